@@ -1,0 +1,62 @@
+//go:build !linux
+
+package host
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/custody-project/custody/proof"
+)
+
+// On these systems nothing can be asked yet: every question is answered with
+// ErrUnsupported, so that every verdict is unsure.
+
+// Process is an opened handle of one process.
+type Process struct{ pid int }
+
+// Brand is the mark a launch's descendants inherit.
+type Brand uint64
+
+func Open(int) (*Process, error)                 { return nil, ErrUnsupported }
+func Reopen(proof.Identity) (*Process, error)    { return nil, ErrUnsupported }
+func Recognise(proof.Identity) (*Process, error) { return nil, ErrUnsupported }
+func FromFD(fd, pid int) *Process                { return &Process{pid: pid} }
+func PollExit([]*Process, time.Duration)         {}
+
+func (p *Process) PID() int                           { return p.pid }
+func (p *Process) Close() error                       { return nil }
+func (p *Process) Use(func(fd int) error) error       { return ErrUnsupported }
+func (p *Process) Dup() (*Process, error)             { return nil, ErrUnsupported }
+func (p *Process) Exited() (bool, error)              { return false, ErrUnsupported }
+func (p *Process) Numbered() error                    { return ErrUnsupported }
+func (p *Process) Identity() (proof.Identity, error)  { return proof.Identity{}, ErrUnsupported }
+func (p *Process) Inode() (uint64, error)             { return 0, ErrUnsupported }
+func (p *Process) FileHandle() (string, int32, error) { return "", 0, ErrUnsupported }
+func (p *Process) WaitExit(context.Context) error     { return ErrUnsupported }
+func (p *Process) Stat() (Row, error)                 { return Row{}, ErrUnsupported }
+func (p *Process) UID() (int, error)                  { return 0, ErrUnsupported }
+func (p *Process) CgroupID() (uint64, error)          { return 0, ErrUnsupported }
+func (p *Process) CgroupPath() (string, error)        { return "", ErrUnsupported }
+func (p *Process) Exe() (dev, ino uint64, err error)  { return 0, 0, ErrUnsupported }
+func (p *Process) PIDNS() (uint64, error)             { return 0, ErrUnsupported }
+func (p *Process) Env(string) (string, bool, error)   { return "", false, ErrUnsupported }
+func (p *Process) Command() ([]string, error)         { return nil, ErrUnsupported }
+func (p *Process) Wchan() string                      { return "" }
+func (p *Process) Children() ([]int, error)           { return nil, ErrUnsupported }
+func (p *Process) Brand() (Brand, error)              { return 0, ErrUnsupported }
+
+func Here() (Place, error)                       { return Place{}, ErrUnsupported }
+func StartNow() uint64                           { return 0 }
+func Ancestors() (map[int]bool, error)           { return map[int]bool{os.Getpid(): true}, nil }
+func ReadTable() (*Table, error)                 { return nil, ErrUnsupported }
+func BrandOf([16]byte) Brand                     { return 0 }
+func SetBrand(int, Brand) error                  { return ErrUnsupported }
+func ClearBrand() error                          { return ErrUnsupported }
+func PeekBrand(int) Brand                        { return 0 }
+func PeekEnv(int, string) (string, bool)         { return "", false }
+func CgroupBase() (string, error)                { return "", ErrUnsupported }
+func CgroupDirID(string) (uint64, error)         { return 0, ErrUnsupported }
+func FileID(string) (dev, ino uint64, err error) { return 0, 0, ErrUnsupported }
+func MountsBelow(string) ([]string, error)       { return nil, ErrUnsupported }

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Parsers for the text of /proc. They are free of system calls so that they
+// can be fuzzed; a process chooses its own name, so every byte of it is
+// hostile.
+
+// ParseStat reads /proc/PID/stat (proc_pid_stat(5)). The name is whatever
+// stands between the first '(' and the last ')'.
+func ParseStat(b []byte) (Row, error) {
+	open := bytes.IndexByte(b, '(')
+	end := bytes.LastIndexByte(b, ')')
+	if open < 2 || end < open {
+		return Row{}, fmt.Errorf("stat: no name in %.60q", b)
+	}
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(b[:open])))
+	if err != nil || pid <= 0 {
+		return Row{}, fmt.Errorf("stat: no pid in %.60q", b)
+	}
+	// Fields 3 and up: state ppid pgrp session … num_threads(20) … starttime(22).
+	f := strings.Fields(string(b[end+1:]))
+	const first = 3
+	if len(f) <= 22-first || len(f[0]) != 1 {
+		return Row{}, fmt.Errorf("stat: %d fields after the name, want at least %d", len(f), 23-first)
+	}
+	r := Row{PID: pid, Comm: string(b[open+1 : end]), State: f[0][0]}
+	for _, v := range []struct {
+		field int
+		into  *int
+	}{{4, &r.PPID}, {5, &r.PGID}, {6, &r.SID}, {20, &r.Threads}} {
+		if *v.into, err = strconv.Atoi(f[v.field-first]); err != nil {
+			return Row{}, fmt.Errorf("stat: field %d: %w", v.field, err)
+		}
+	}
+	if r.Start, err = strconv.ParseUint(f[22-first], 10, 64); err != nil {
+		return Row{}, fmt.Errorf("stat: field 22: %w", err)
+	}
+	return r, nil
+}
+
+// ParseChildren reads /proc/PID/task/TID/children.
+func ParseChildren(b []byte) ([]int, error) {
+	var pids []int
+	for _, f := range strings.Fields(string(b)) {
+		pid, err := strconv.Atoi(f)
+		if err != nil || pid <= 0 {
+			return nil, fmt.Errorf("children: %.20q is no pid", f)
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
+}
+
+// EnvValue finds the value of name in the bytes of /proc/PID/environ.
+func EnvValue(environ []byte, name string) (string, bool) {
+	prefix := []byte(name + "=")
+	for len(environ) > 0 {
+		var kv []byte
+		kv, environ, _ = bytes.Cut(environ, []byte{0})
+		if v, ok := bytes.CutPrefix(kv, prefix); ok {
+			return string(v), true
+		}
+	}
+	return "", false
+}
+
+// ParseRTTime reads the soft limit of "Max realtime timeout" from
+// /proc/PID/limits; false where it is unlimited.
+func ParseRTTime(limits []byte) (uint64, bool, error) {
+	const name = "Max realtime timeout"
+	for line := range bytes.Lines(limits) {
+		rest, ok := bytes.CutPrefix(line, []byte(name))
+		if !ok {
+			continue
+		}
+		f := bytes.Fields(rest)
+		if len(f) == 0 {
+			break
+		}
+		if string(f[0]) == "unlimited" {
+			return 0, false, nil
+		}
+		v, err := strconv.ParseUint(string(f[0]), 10, 64)
+		return v, err == nil, err
+	}
+	return 0, false, fmt.Errorf("limits: no line %q", name)
+}
+
+// ParseCgroup returns the cgroup v2 path ("0::PATH") of /proc/PID/cgroup.
+func ParseCgroup(b []byte) (string, error) {
+	for line := range bytes.Lines(b) {
+		if p, ok := bytes.CutPrefix(line, []byte("0::")); ok {
+			return string(bytes.TrimSuffix(p, []byte("\n"))), nil
+		}
+	}
+	return "", fmt.Errorf("cgroup: no version 2 line")
+}
+
+// Mount is one line of /proc/self/mountinfo.
+type Mount struct {
+	Root, Point, FSType string
+}
+
+// ParseMountinfo reads /proc/self/mountinfo, passing over lines it can't read.
+func ParseMountinfo(b []byte) []Mount {
+	var ms []Mount
+	for line := range bytes.Lines(b) {
+		// id parent dev root point options [optional…] - type source super
+		head, tail, ok := strings.Cut(string(bytes.TrimSuffix(line, []byte("\n"))), " - ")
+		h, t := strings.Fields(head), strings.Fields(tail)
+		if !ok || len(h) < 6 || len(t) < 1 {
+			continue
+		}
+		ms = append(ms, Mount{Root: unescape(h[3]), Point: unescape(h[4]), FSType: t[0]})
+	}
+	return ms
+}
+
+// unescape undoes the \ooo of mountinfo.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(v))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}

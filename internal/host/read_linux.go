@@ -1,0 +1,343 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What /proc tells about an opened process. Every read is followed by a look
+// at the handle: only if the number still means this process was it this
+// process that was read.
+
+func (p *Process) path(name string) string {
+	return "/proc/" + strconv.Itoa(p.pid) + "/" + name
+}
+
+// verify turns the result of a read by number into an answer about this
+// process.
+func (p *Process) verify(readErr error) error {
+	if err := p.Numbered(); err != nil {
+		return err
+	}
+	if errors.Is(readErr, fs.ErrNotExist) || errors.Is(readErr, syscall.ESRCH) {
+		// The number is still taken, so /proc hides it (hidepid) or is not ours.
+		return fmt.Errorf("process %d is hidden in /proc: %w", p.pid, readErr)
+	}
+	return readErr
+}
+
+func (p *Process) read(name string) ([]byte, error) {
+	b, err := readProc(p.path(name))
+	if err = p.verify(err); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Stat reads the process's line of the process table.
+func (p *Process) Stat() (Row, error) {
+	b, err := p.read("stat")
+	if err != nil {
+		return Row{}, err
+	}
+	return ParseStat(b)
+}
+
+// UID returns the real uid.
+func (p *Process) UID() (int, error) {
+	in, err := p.info()
+	if err == nil {
+		if in.mask&pidfdInfoCreds != 0 {
+			return int(in.ruid), nil
+		}
+		err = ErrUnsupported
+	}
+	if !errors.Is(err, ErrUnsupported) {
+		return 0, err
+	}
+	b, err := p.read("status")
+	if err != nil {
+		return 0, err
+	}
+	v, ok := statusField(b, "Uid:")
+	if !ok {
+		return 0, fmt.Errorf("process %d: no Uid: in status", p.pid)
+	}
+	return strconv.Atoi(v)
+}
+
+// CgroupID returns the 64-bit id of the cgroup v2 the process is in
+// (Linux 6.13); ErrUnsupported before.
+func (p *Process) CgroupID() (uint64, error) {
+	in, err := p.info()
+	if err != nil {
+		return 0, err
+	}
+	if in.mask&pidfdInfoCgroup == 0 || in.cgroupID == 0 {
+		return 0, ErrUnsupported
+	}
+	return in.cgroupID, nil
+}
+
+// CgroupPath returns the path of the process in the cgroup v2 hierarchy, as
+// seen from our cgroup namespace.
+func (p *Process) CgroupPath() (string, error) {
+	b, err := p.read("cgroup")
+	if err != nil {
+		return "", err
+	}
+	return ParseCgroup(b)
+}
+
+// Exe returns device and inode of the executable.
+func (p *Process) Exe() (dev, ino uint64, err error) {
+	var st unix.Stat_t
+	err = p.verify(unix.Stat(p.path("exe"), &st))
+	return uint64(st.Dev), uint64(st.Ino), err
+}
+
+// PIDNS returns the id of the PID namespace the process is in.
+func (p *Process) PIDNS() (uint64, error) {
+	id, err := nsID(p.path("ns/pid"))
+	return id, p.verify(err)
+}
+
+// Env returns a variable of the environment the process was started with. The
+// process may have overwritten it (setproctitle) and may hide it.
+func (p *Process) Env(name string) (string, bool, error) {
+	b, err := p.read("environ")
+	if err != nil {
+		return "", false, err
+	}
+	v, ok := EnvValue(b, name)
+	return v, ok, nil
+}
+
+// Command returns the command line, for people; its length is bounded.
+func (p *Process) Command() ([]string, error) {
+	b, err := p.read("cmdline")
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	const most = 4096
+	if len(b) > most {
+		b = b[:most]
+	}
+	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
+}
+
+// Wchan names where in the kernel the process waits, for people.
+func (p *Process) Wchan() string {
+	b, err := p.read("wchan")
+	if err != nil || string(b) == "0" {
+		return ""
+	}
+	return string(b)
+}
+
+// Children lists the children of every thread of the process
+// (CONFIG_PROC_CHILDREN). A child that is born or orphaned during the read can
+// be missing: look again until nothing changes.
+func (p *Process) Children() ([]int, error) {
+	if Without("children") {
+		return nil, ErrUnsupported
+	}
+	tasks, err := os.ReadDir(p.path("task"))
+	if err = p.verify(err); err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, t := range tasks {
+		b, err := readProc(p.path("task/" + t.Name() + "/children"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			// The thread ended: its children moved to another thread.
+			if len(tasks) == 1 && p.Numbered() == nil {
+				if _, e := os.Stat(p.path("task/" + t.Name())); e == nil {
+					return nil, ErrUnsupported
+				}
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		kids, err := ParseChildren(b)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, kids...)
+	}
+	return pids, p.Numbered()
+}
+
+// Brand is the launch's mark that every descendant inherits: a soft
+// RLIMIT_RTTIME far above any real use (microseconds of real-time CPU without
+// blocking; 2^62 of them are 146,000 years). Unlike the environment it
+// survives execve with a cleared environment, setproctitle and a non-dumpable
+// process, and everybody may read it. A process can shed it on purpose; it
+// can't come by it by accident.
+type Brand uint64
+
+const (
+	brandBit    = 1 << 62
+	rlimitRTIME = 15 // RLIMIT_RTTIME, <asm-generic/resource.h>
+)
+
+// BrandOf derives the brand from the first eight bytes of a launch's id.
+func BrandOf(id [16]byte) Brand {
+	var v uint64
+	for _, b := range id[:8] {
+		v = v<<8 | uint64(b)
+	}
+	return Brand(v&(brandBit-1) | brandBit)
+}
+
+// SetBrand marks the process, which must still be our own child or ourselves
+// (pid 0), so that the number can't have changed hands.
+func SetBrand(pid int, b Brand) error {
+	if Without("brand") {
+		return ErrUnsupported
+	}
+	return unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: uint64(b), Max: math.MaxUint64}, nil)
+}
+
+// ClearBrand takes the mark from our own process, so that a child started
+// outside any launch does not carry it.
+func ClearBrand() error {
+	return unix.Prlimit(0, rlimitRTIME, &unix.Rlimit{Cur: math.MaxUint64, Max: math.MaxUint64}, nil)
+}
+
+// Brand reads the mark; 0 where there is none.
+func (p *Process) Brand() (Brand, error) {
+	if Without("brand") {
+		return 0, ErrUnsupported
+	}
+	b, err := p.read("limits")
+	if err != nil {
+		return 0, err
+	}
+	v, ok, err := ParseRTTime(b)
+	if err != nil || !ok || v&brandBit == 0 || v >= 1<<63 {
+		return 0, err
+	}
+	return Brand(v), nil
+}
+
+// ReadTable walks the process table once. A process whose line can't be read
+// is left out only if it is gone; any other failure fails the walk, so that
+// "not seen" never means "could not look".
+func ReadTable() (*Table, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("read /proc: %w", err)
+	}
+	rows := make(map[int]Row, len(names))
+	for _, n := range names {
+		if n[0] < '0' || n[0] > '9' {
+			continue
+		}
+		b, err := readProc("/proc/" + n + "/stat")
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		row, err := ParseStat(b)
+		if err != nil {
+			return nil, err
+		}
+		rows[row.PID] = row
+	}
+	if _, ok := rows[os.Getpid()]; !ok {
+		return nil, errors.New("read /proc: our own process is not listed: /proc is another PID namespace's, or processes are hidden")
+	}
+	return NewTable(rows), nil
+}
+
+func statusField(b []byte, name string) (string, bool) {
+	for line := range bytes.Lines(b) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			f := bytes.Fields(rest)
+			if len(f) > 0 {
+				return string(f[0]), true
+			}
+		}
+	}
+	return "", false
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 8192); return &b }}
+
+// readProc reads a small file of /proc whole, with three system calls.
+func readProc(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	bp := buffers.Get().(*[]byte)
+	defer buffers.Put(bp)
+	var out []byte
+	for {
+		n, err := unix.Read(fd, *bp)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return out, nil
+		}
+		out = append(out, (*bp)[:n]...)
+		if len(out) > 1<<20 {
+			return out, nil
+		}
+		if n < len(*bp)/2 && out[len(out)-1] == '\n' {
+			return out, nil
+		}
+	}
+}
+
+// Peek functions read by bare number, unverified: good for choosing whom to
+// look at closely, never for a proof.
+
+// PeekBrand returns the mark of whoever has the number now, 0 for none.
+func PeekBrand(pid int) Brand {
+	p := Process{pid: pid}
+	b, err := readProc(p.path("limits"))
+	if err != nil || Without("brand") {
+		return 0
+	}
+	v, ok, err := ParseRTTime(b)
+	if err != nil || !ok || v&brandBit == 0 || v >= 1<<63 {
+		return 0
+	}
+	return Brand(v)
+}
+
+// PeekEnv returns a variable of whoever has the number now.
+func PeekEnv(pid int, name string) (string, bool) {
+	p := Process{pid: pid}
+	b, err := readProc(p.path("environ"))
+	if err != nil {
+		return "", false
+	}
+	return EnvValue(b, name)
+}

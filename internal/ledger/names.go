@@ -1,0 +1,88 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/custody-project/custody/proof"
+)
+
+// Claim is the content of a name's file: which launch holds it.
+type Claim struct {
+	Version int      `json:"version"`
+	Owner   proof.ID `json:"owner"`
+	Launch  proof.ID `json:"launch"`
+}
+
+// NameHeldError says that a name is held by a launch that is not proven gone.
+type NameHeldError struct {
+	Scope, Name string
+	Holder      Claim
+	Reason      string // set where the claim itself can't be believed
+}
+
+func (e *NameHeldError) Error() string {
+	if e.Reason != "" {
+		return fmt.Sprintf("name %q of scope %q: its claim can't be read (%s); remove the file by hand once you know nothing runs under the name", e.Name, e.Scope, e.Reason)
+	}
+	return fmt.Sprintf("name %q of scope %q is held by launch %s, which is not proven gone; stop it with 'custody stop %s', or run 'custody sweep' if its owner died", e.Name, e.Scope, e.Holder.Launch, e.Holder.Launch)
+}
+
+// ClaimName takes a name for a launch. The name is free when nobody claims it
+// or when the record of the launch that claims it has ended; a record ends
+// only after its tree is proven gone. Held is a *NameHeldError.
+//
+// The launch's intent must be written before, so that there is no moment in
+// which the claim names a record that is not there yet.
+func (s *Store) ClaimName(scope, name string, c Claim) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	dir := filepath.Join(scope, namesDir)
+	if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("names: %w", err)
+	}
+	root, err := s.root.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("names: %w", err)
+	}
+	defer root.Close()
+	if err := checkDir(root, "."); err != nil {
+		return fmt.Errorf("names: %w", err)
+	}
+	lock, err := root.OpenFile(".lock", os.O_RDWR|os.O_CREATE|openFlags, 0o600)
+	if err != nil {
+		return fmt.Errorf("names: %w", err)
+	}
+	defer lock.Close()
+	if err := flock(lock); err != nil {
+		return fmt.Errorf("names: lock: %w", err)
+	}
+	b, err := readPrivate(root, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return &NameHeldError{Scope: scope, Name: name, Reason: err.Error()}
+	default:
+		var held Claim
+		if err := decode(b, &held); err != nil {
+			return &NameHeldError{Scope: scope, Name: name, Reason: err.Error()}
+		}
+		if held.Launch == c.Launch {
+			return nil
+		}
+		_, err := s.root.Lstat(filepath.Join(scope, held.Owner.String(), held.Launch.String()+".json"))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return &NameHeldError{Scope: scope, Name: name, Holder: held}
+		}
+	}
+	c.Version = Version
+	b, err = encode(c)
+	if err != nil {
+		return err
+	}
+	return writePrivate(root, name, b, false)
+}

@@ -1,0 +1,366 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/custody-project/custody/proof"
+)
+
+// Owner is the opened directory of one owner.
+type Owner struct {
+	Scope string
+	ID    proof.ID
+
+	path string
+	root *os.Root
+	lock *os.File // set while we hold the owner's lock
+}
+
+const (
+	lockFile  = "lock"
+	ownerFile = "owner.json"
+	namesDir  = "names"
+)
+
+// NewOwner makes the directory of a new owner and takes its lock.
+func (s *Store) NewOwner(rec OwnerRecord) (*Owner, error) {
+	if err := CheckScope(rec.Scope); err != nil {
+		return nil, err
+	}
+	if err := s.root.Mkdir(rec.Scope, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("make scope: %w", err)
+	}
+	if err := checkDir(s.root, rec.Scope); err != nil {
+		return nil, fmt.Errorf("scope %s: %w", rec.Scope, err)
+	}
+	// The directory is made under a hidden name and renamed once it is whole
+	// and locked, so that no sweeper ever sees a live owner unlocked.
+	rel := filepath.Join(rec.Scope, rec.ID.String())
+	tmp := filepath.Join(rec.Scope, ".new-"+rec.ID.String())
+	if err := s.root.Mkdir(tmp, 0o700); err != nil {
+		return nil, fmt.Errorf("make owner: %w", err)
+	}
+	o, err := s.openOwner(tmp, rec.Scope, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	fail := func(err error) (*Owner, error) {
+		o.Close()
+		s.root.RemoveAll(tmp)
+		return nil, err
+	}
+	f, err := o.root.OpenFile(lockFile, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return fail(fmt.Errorf("make owner lock: %w", err))
+	}
+	if ok, err := tryFlock(f); err != nil || !ok {
+		f.Close()
+		return fail(fmt.Errorf("lock owner: held already or: %w", errors.Join(err, fs.ErrExist)))
+	}
+	o.lock = f
+	if err := o.WriteOwner(rec); err != nil {
+		return fail(err)
+	}
+	if err := s.root.Rename(tmp, rel); err != nil {
+		return fail(fmt.Errorf("make owner: %w", err))
+	}
+	o.path = filepath.Join(s.path, rel)
+	return o, nil
+}
+
+// OpenOwner opens the directory of an owner without locking it.
+func (s *Store) OpenOwner(scope string, id proof.ID) (*Owner, error) {
+	return s.openOwner(filepath.Join(scope, id.String()), scope, id)
+}
+
+func (s *Store) openOwner(rel, scope string, id proof.ID) (*Owner, error) {
+	if err := checkDir(s.root, rel); err != nil {
+		return nil, fmt.Errorf("owner %s: %w", id, err)
+	}
+	root, err := s.root.OpenRoot(rel)
+	if err != nil {
+		return nil, fmt.Errorf("owner %s: %w", id, err)
+	}
+	return &Owner{Scope: scope, ID: id, path: filepath.Join(s.path, rel), root: root}, nil
+}
+
+// OpenOwnerAt opens an owner's directory by its path, for a helper process
+// that was handed it.
+func OpenOwnerAt(path string) (*Owner, error) {
+	id, err := proof.ParseID(filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDir(root, "."); err != nil {
+		root.Close()
+		return nil, fmt.Errorf("owner %s: %w", id, err)
+	}
+	return &Owner{Scope: filepath.Base(filepath.Dir(path)), ID: id, path: path, root: root}, nil
+}
+
+// Path returns the owner's directory.
+func (o *Owner) Path() string { return o.path }
+
+// Close lets go of the directory and of the lock, if held.
+func (o *Owner) Close() error {
+	o.Unlock()
+	return o.root.Close()
+}
+
+// TryLock takes the owner's lock. It returns false while a live owner or
+// another sweeper holds it. After locking it checks that the path still names
+// the locked file, so that nobody works on a directory that was removed.
+func (o *Owner) TryLock() (bool, error) {
+	f, err := o.openLock()
+	if err != nil {
+		return false, err
+	}
+	ok, err := tryFlock(f)
+	if err != nil || !ok {
+		f.Close()
+		return false, err
+	}
+	locked, err1 := f.Stat()
+	named, err2 := os.Lstat(filepath.Join(o.path, lockFile))
+	if err1 != nil || err2 != nil || !os.SameFile(locked, named) {
+		f.Close()
+		return false, fmt.Errorf("owner %s: %w", o.ID, fs.ErrNotExist)
+	}
+	o.lock = f
+	return true, nil
+}
+
+// openLock opens the lock file for writing, or for reading where the file
+// system is read-only: flock needs no more.
+func (o *Owner) openLock() (*os.File, error) {
+	f, err := o.root.OpenFile(lockFile, os.O_RDWR|openFlags, 0)
+	if errors.Is(err, errReadOnly) {
+		f, err = o.root.OpenFile(lockFile, os.O_RDONLY|openFlags, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("owner %s: lock: %w", o.ID, err)
+	}
+	if err := checkFile(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("owner %s: lock: %w", o.ID, err)
+	}
+	return f, nil
+}
+
+// Unlock lets go of the lock.
+func (o *Owner) Unlock() {
+	if o.lock != nil {
+		o.lock.Close() // the last descriptor of the open file frees a flock
+		o.lock = nil
+	}
+}
+
+// ReadOwner reads owner.json.
+func (o *Owner) ReadOwner() (*OwnerRecord, error) {
+	b, err := o.readFile(ownerFile)
+	if err != nil {
+		return nil, err
+	}
+	rec := new(OwnerRecord)
+	if err := decode(b, rec); err != nil {
+		return nil, err
+	}
+	if rec.ID != o.ID || rec.Scope != o.Scope {
+		return nil, fmt.Errorf("names owner %s of scope %q, but lies in the directory of %s of %q", rec.ID, rec.Scope, o.ID, o.Scope)
+	}
+	if rec.Boot == "" || rec.PIDNS == 0 {
+		return nil, errors.New("no boot or PID namespace: nothing can be proven of it")
+	}
+	return rec, rec.Process.Valid()
+}
+
+// WriteOwner writes owner.json.
+func (o *Owner) WriteOwner(rec OwnerRecord) error {
+	rec.Version = Version
+	b, err := encode(rec)
+	if err != nil {
+		return err
+	}
+	return o.writeFile(ownerFile, b, false)
+}
+
+// Write writes a launch's record: into a new file, then renamed over the old
+// one. It is synced to disk if it names something that outlives a boot.
+func (o *Owner) Write(r *Record) error {
+	r.Version = Version
+	b, err := EncodeRecord(r)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	if err := o.writeFile(r.ID.String()+".json", b, len(r.Assets) > 0); err != nil {
+		return fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// Read reads a launch's record. Missing matches fs.ErrNotExist.
+func (o *Owner) Read(id proof.ID) (*Record, error) {
+	b, err := o.readFile(id.String() + ".json")
+	if err != nil {
+		return nil, err
+	}
+	r, err := DecodeRecord(b)
+	if err != nil {
+		return nil, err
+	}
+	if r.ID != id {
+		return nil, fmt.Errorf("names launch %s, but its file is named %s", r.ID, id)
+	}
+	if r.Owner != o.ID || r.Scope != o.Scope {
+		return nil, fmt.Errorf("names owner %s of scope %q, but lies in the directory of %s of %q", r.Owner, r.Scope, o.ID, o.Scope)
+	}
+	return r, nil
+}
+
+// Update reads a record, changes it and writes it back, alone among the
+// processes that do so.
+func (o *Owner) Update(id proof.ID, change func(*Record)) error {
+	unlock, err := o.lockRange(id, rangeUpdate)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, err := o.Read(id)
+	if err != nil {
+		return err
+	}
+	change(r)
+	return o.Write(r)
+}
+
+// Remove ends a record. A missing one is no error.
+func (o *Owner) Remove(id proof.ID) error {
+	err := o.root.Remove(id.String() + ".json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Records reads every record of the owner. What can't be believed is returned
+// as odd.
+func (o *Owner) Records() (recs []*Record, odd []Odd, err error) {
+	d, err := o.root.Open(".")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, n := range names {
+		base, isJSON := strings.CutSuffix(n, ".json")
+		if n == ownerFile || n == lockFile || strings.HasPrefix(n, ".") {
+			continue
+		}
+		id, err := proof.ParseID(base)
+		if !isJSON {
+			err = errors.New("is no record")
+		}
+		var r *Record
+		if err == nil {
+			r, err = o.Read(id)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // ended meanwhile
+		}
+		if err != nil {
+			odd = append(odd, Odd{filepath.Join(o.path, n), err.Error()})
+			continue
+		}
+		recs = append(recs, r)
+	}
+	return recs, odd, nil
+}
+
+// RemoveOwner removes the directory of an owner whose records have all ended.
+// The lock must be held. It returns an error that matches fs.ErrExist if
+// something is left in it.
+func (s *Store) RemoveOwner(o *Owner) error {
+	if o.lock == nil {
+		return fmt.Errorf("owner %s: remove without its lock", o.ID)
+	}
+	recs, odd, err := o.Records()
+	if err != nil {
+		return err
+	}
+	if len(recs)+len(odd) > 0 {
+		return fmt.Errorf("owner %s: %d records left: %w", o.ID, len(recs)+len(odd), fs.ErrExist)
+	}
+	return s.root.RemoveAll(filepath.Join(o.Scope, o.ID.String()))
+}
+
+// readFile reads a file of ours without following links; anything but a
+// private regular file of our own is refused.
+func (o *Owner) readFile(name string) ([]byte, error) { return readPrivate(o.root, name) }
+
+func readPrivate(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := checkFile(f); err != nil {
+		return nil, err
+	}
+	b := make([]byte, MaxRecord+1)
+	n := 0
+	for n < len(b) {
+		m, err := f.Read(b[n:])
+		n += m
+		if m == 0 || err != nil {
+			break
+		}
+	}
+	return b[:n], nil
+}
+
+func (o *Owner) writeFile(name string, b []byte, sync bool) error {
+	return writePrivate(o.root, name, b, sync)
+}
+
+func writePrivate(root *os.Root, name string, b []byte, sync bool) error {
+	tmp := "." + name + ".tmp"
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|openFlags, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = root.Rename(tmp, name)
+	}
+	if err != nil {
+		root.Remove(tmp)
+		return err
+	}
+	if sync {
+		d, err := root.Open(".")
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Sync()
+	}
+	return nil
+}

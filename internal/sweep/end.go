@@ -1,0 +1,169 @@
+// Package sweep ends launches: it stops the tree, frees what it owned and ends
+// the record, in that order. Owner, watchdog, keeper, the next owner and the
+// command line all come here, with the same record and the same code.
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/custody-project/custody/internal/asset"
+	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/stop"
+	"github.com/custody-project/custody/proof"
+)
+
+// Result is what became of one launch.
+type Result struct {
+	ID        proof.ID
+	Name      string
+	Verdict   proof.Verdict
+	Outcome   string // gone, incomplete, foreign, survives, released, would-stop, would-free
+	Reason    string
+	Sent      []stop.Sent
+	Survivors []stop.Survivor
+	Freed     []string
+}
+
+// Outcomes besides those of package stop.
+const (
+	Survives  = "survives"   // its owner is dead and it is to live on
+	WouldStop = "would-stop" // dry run: members would be signalled
+	WouldFree = "would-free" // dry run: nothing lives, the record would end
+)
+
+// Options of End.
+type Options struct {
+	Death      bool         // the owner died: use the death phases
+	Phases     []stop.Phase // instead of the recorded plan
+	Keep       bool         // stop the tree, but leave assets and record to the owner
+	DeathTicks uint64
+	Tables     contain.Tables
+	Event      func(stop.Sent)
+	Hurry      <-chan struct{}
+}
+
+// End ends one launch of the owner whose directory is d. If another process is
+// ending it, End waits and returns what that came to.
+func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt Options) Result {
+	res := Result{ID: id}
+	release, err := d.HoldStop(ctx, id)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) { // the owner's directory is gone
+			res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
+			return res
+		}
+		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+		return res
+	}
+	defer release()
+	rec, err := d.Read(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
+		return res
+	}
+	if err != nil {
+		res.Outcome, res.Reason = string(stop.Incomplete), fmt.Sprintf("record can't be believed: %v", err)
+		return res
+	}
+	res.Name = rec.Name
+	tree := contain.Of(rec, here, opt.Tables)
+	tree.DeathTicks = opt.DeathTicks
+	rep := run(ctx, d, rec, tree, opt)
+	res.Verdict, res.Outcome, res.Reason = rep.Verdict, string(rep.Outcome), rep.Reason
+	res.Sent, res.Survivors = rep.Sent, rep.Survivors
+	if rep.Outcome == stop.Gone && !opt.Keep {
+		if err := conclude(d, rec, &res); err != nil {
+			res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+		}
+	}
+	return res
+}
+
+func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain.Tree, opt Options) stop.Report {
+	phases, from := opt.Phases, 0
+	if phases == nil {
+		plan := rec.Phases
+		if opt.Death {
+			plan = rec.DeathPhases
+		}
+		var err error
+		if phases, err = Plan(plan); err != nil {
+			return stop.Report{Outcome: stop.Incomplete, Reason: err.Error()}
+		}
+		from = rec.PhasesSent
+	}
+	// What was begun must be known to whoever goes on if we die here. It is
+	// written as far as anything can be written: a full disk stops no stop.
+	sent := func(n int) {
+		d.Update(rec.ID, func(r *ledger.Record) {
+			if r.State == ledger.Running {
+				r.State = ledger.Stopping
+			}
+			r.PhasesSent = n
+		})
+	}
+	rep := stop.Run(ctx, tree, phases, stop.Options{
+		From:  min(from, len(phases)-1),
+		Begun: func(n int) { sent(n + 1) },
+		Event: opt.Event, Hurry: opt.Hurry,
+	})
+	if rep.Outcome == stop.Incomplete && ctx.Err() == nil {
+		// The plan came to its end: the next stop begins a new one, but does
+		// not bother again with what was asked politely.
+		again := 0
+		for i, p := range phases {
+			if p.Signal == syscall.SIGKILL {
+				again = i
+			}
+		}
+		sent(again)
+	}
+	return rep
+}
+
+// Conclude frees what a launch owned whose tree is proven gone, and ends its
+// record. The caller holds the launch's stop lock.
+func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
+	// Read again: members and assets may have been added while it stopped.
+	if r, err := d.Read(rec.ID); err == nil {
+		rec = r
+	}
+	for _, a := range rec.Assets {
+		freed, err := asset.Free(a, rec.ID)
+		if err != nil {
+			return err
+		}
+		if freed {
+			res.Freed = append(res.Freed, asset.Inside(a))
+		}
+	}
+	if rec.Cgroup != nil {
+		if err := contain.RemoveCgroup(rec.Cgroup); err != nil {
+			return err
+		}
+	}
+	if err := d.Remove(rec.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("end record: %w", err)
+	}
+	return nil
+}
+
+// Plan turns recorded phases into a stop plan.
+func Plan(phases []ledger.Phase) ([]stop.Phase, error) {
+	out := make([]stop.Phase, 0, len(phases))
+	for _, p := range phases {
+		sig, err := stop.ParseSignal(p.Signal)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, stop.Phase{Signal: sig, Wait: p.Wait})
+	}
+	return out, nil
+}

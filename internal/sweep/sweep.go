@@ -1,0 +1,237 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/custody-project/custody/internal/asset"
+	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/stop"
+	"github.com/custody-project/custody/proof"
+)
+
+// Request says what to sweep.
+type Request struct {
+	Scope      string   // empty: every scope
+	Owner      proof.ID // zero: every owner of the scope
+	DryRun     bool
+	DeathTicks uint64 // boot clock at the owner's death, where it was seen
+	Event      func(proof.ID, stop.Sent)
+}
+
+// Report is what a sweep found and did.
+type Report struct {
+	Results []Result
+	Odd     []ledger.Odd // entries set aside: never believed, never deleted
+	Live    int          // owners that are alive, whose launches were not touched
+}
+
+// parallel bounds how many launches end at once: a stop mostly waits.
+const parallel = 64
+
+// Sweep goes over the records of dead owners: prove, stop, confirm, clean,
+// forget. A live owner holds its lock and is passed over; two sweepers exclude
+// each other by the same lock.
+func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Request) (Report, error) {
+	var rep Report
+	scopes := []string{req.Scope}
+	if req.Scope == "" {
+		var err error
+		var odd []ledger.Odd
+		if scopes, odd, err = store.Scopes(); err != nil {
+			return rep, fmt.Errorf("sweep: %w", err)
+		}
+		rep.Odd = append(rep.Odd, odd...)
+	}
+	// One walk of the process table serves the whole sweep, and none is made
+	// if no record needs it.
+	shared := contain.Tables(sync.OnceValues(host.ReadTable))
+	for _, scope := range scopes {
+		owners, odd, err := store.Owners(scope)
+		if err != nil {
+			return rep, fmt.Errorf("sweep scope %s: %w", scope, err)
+		}
+		rep.Odd = append(rep.Odd, odd...)
+		for _, id := range owners {
+			if !req.Owner.IsZero() && id != req.Owner {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return rep, err
+			}
+			sweepOwner(ctx, store, scope, id, here, shared, req, &rep)
+		}
+	}
+	return rep, nil
+}
+
+func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, shared contain.Tables, req Request, rep *Report) {
+	aside := func(path string, err error) {
+		if !errors.Is(err, fs.ErrNotExist) { // swept by somebody else meanwhile
+			rep.Odd = append(rep.Odd, ledger.Odd{Path: path, Reason: err.Error()})
+		}
+	}
+	d, err := store.OpenOwner(scope, id)
+	if err != nil {
+		aside(scope+"/"+id.String(), err)
+		return
+	}
+	defer d.Close()
+	locked, err := d.TryLock()
+	if err != nil {
+		aside(d.Path(), err)
+		return
+	}
+	if !locked {
+		rep.Live++
+		return
+	}
+	rec, err := d.ReadOwner()
+	if err != nil {
+		aside(d.Path()+"/owner.json", err)
+		return
+	}
+	if alive := OwnerAlive(rec, here); alive != proof.No && !rec.Closed {
+		// The lock is free and yet its process lives, or it is of a place we
+		// can't look into: then it is not ours to clean up after.
+		if alive == proof.Unknown {
+			markForeign(d, rep)
+			return
+		}
+		aside(d.Path(), fmt.Errorf("its lock is free, but process %d of its owner lives", rec.Process.PID))
+		return
+	}
+	recs, odd, err := d.Records()
+	if err != nil {
+		aside(d.Path(), err)
+		return
+	}
+	rep.Odd = append(rep.Odd, odd...)
+	results := make([]Result, len(recs))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i, r := range recs {
+		res, done := triage(d, r, here, shared, req)
+		if results[i] = res; done {
+			continue
+		}
+		wg.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots; wg.Done() }()
+			opt := Options{Death: true, DeathTicks: req.DeathTicks}
+			if req.Event != nil {
+				opt.Event = func(s stop.Sent) { req.Event(r.ID, s) }
+			}
+			results[i] = End(ctx, d, r.ID, here, opt)
+		}()
+	}
+	wg.Wait()
+	rep.Results = append(rep.Results, results...)
+	if !req.DryRun {
+		if err := store.RemoveOwner(d); err != nil && !errors.Is(err, fs.ErrExist) {
+			aside(d.Path(), err)
+		}
+	}
+}
+
+// triage decides about one record from one look, and ends it right away if
+// nothing of it lives. It reports false if the launch must be stopped.
+func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.Tables, req Request) (Result, bool) {
+	res := Result{ID: r.ID, Name: r.Name}
+	if r.State == ledger.Released {
+		res.Verdict, res.Outcome, res.Reason = proof.Foreign, "released", "released from custody"
+		return res, true
+	}
+	tree := contain.Of(r, here, shared)
+	tree.DeathTicks = req.DeathTicks
+	// Where a cgroup holds the tree it knows everything; elsewhere the table
+	// may show what left the group.
+	s, err := tree.Look(r.Cgroup == nil)
+	if err != nil {
+		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+		return res, true
+	}
+	defer s.Close()
+	res.Verdict, res.Reason = s.Verdict, s.Reason
+	switch {
+	case s.Verdict == proof.Foreign:
+		res.Outcome = string(stop.Foreign)
+		return res, true
+	case s.Verdict == proof.Owned && r.OnOwnerDeath == ledger.Survive:
+		res.Outcome = Survives
+		return res, true
+	case req.DryRun:
+		res.Outcome = map[proof.Verdict]string{proof.Owned: WouldStop, proof.Gone: WouldFree}[s.Verdict]
+		if res.Outcome == "" {
+			res.Outcome = string(stop.Incomplete)
+		}
+		for _, a := range r.Assets {
+			res.Freed = append(res.Freed, asset.Inside(a))
+		}
+		for _, m := range s.Members {
+			res.Survivors = append(res.Survivors, stop.Survivor{PID: m.Row.PID, Why: m.Finding.Reason})
+		}
+		for _, p := range s.Suspects {
+			res.Survivors = append(res.Survivors, stop.Survivor{PID: p.PID, Why: "unsure: " + p.Finding.Reason})
+		}
+		return res, true
+	case s.Verdict == proof.Gone && !s.Vanished:
+		release, ok, err := d.TryHoldStop(r.ID)
+		if err != nil || !ok {
+			return res, false // somebody else is at it: wait for them
+		}
+		defer release()
+		res.Outcome = string(stop.Gone)
+		if lead := r.Leader; lead != nil && tree.Recycled() {
+			res.Reason = "pid reused"
+		}
+		if err := conclude(d, r, &res); err != nil {
+			res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+		}
+		return res, true
+	}
+	return res, false
+}
+
+// markForeign names every launch of an owner of another place, untouched.
+func markForeign(d *ledger.Owner, rep *Report) {
+	recs, odd, err := d.Records()
+	rep.Odd = append(rep.Odd, odd...)
+	if err != nil {
+		rep.Odd = append(rep.Odd, ledger.Odd{Path: d.Path(), Reason: err.Error()})
+	}
+	for _, r := range recs {
+		rep.Results = append(rep.Results, Result{ID: r.ID, Name: r.Name, Verdict: proof.Foreign,
+			Outcome: string(stop.Foreign), Reason: "recorded on another machine or in another PID namespace"})
+	}
+}
+
+// OwnerAlive tells from an owner's record whether its process lives.
+func OwnerAlive(rec *ledger.OwnerRecord, here host.Place) proof.Answer {
+	switch {
+	case rec.Boot != here.Boot && rec.Host != "" && rec.Host == here.Host:
+		return proof.No
+	case rec.Boot != here.Boot || rec.PIDNS != here.PIDNS:
+		return proof.Unknown
+	}
+	p, err := host.Recognise(rec.Process)
+	if errors.Is(err, os.ErrProcessDone) {
+		return proof.No
+	}
+	if err != nil {
+		return proof.Unknown
+	}
+	defer p.Close()
+	exited, err := p.Exited()
+	if err != nil {
+		return proof.Unknown
+	}
+	return proof.Of(!exited)
+}
