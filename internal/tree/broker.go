@@ -1,5 +1,5 @@
 // A service that starts work on request. The work is the broker's child, in a
-// session of its own, and no part of the client's tree. Announces broker, then
+// session of its own, and no part of the client's tree. Announces leader, then
 // a job per request. The log gets START PID TICKS and STOP PID TICKS.
 
 package tree

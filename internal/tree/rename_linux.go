@@ -1,12 +1,15 @@
 // Members that do not look like what was started: one with another short name
 // and argument list, one that wrote its title over its environment as well.
-// The Go runtime's strings for both lie in the memory that the kernel shows in
-// /proc. Each announces leader (or its role) when it has changed.
+// The strings of os.Args lie in the memory that the kernel shows in /proc, and
+// the environment lies behind them. Each announces leader (or its role) when it
+// has changed.
 
 package tree
 
 import (
+	"fmt"
 	"os"
+	"strconv"
 	"unsafe"
 )
 
@@ -30,11 +33,9 @@ func retitle(p *proc) {
 	title := p.String("title", "postgres: idle in transaction", "the new title")
 	p.parse()
 	text := "~" + *title
-	env := memoryOf(os.Environ())
 	args := memoryOf(os.Args)
-	if len(env) == 0 {
-		p.fail("no environment to write over")
-	}
+	env, err := environBehind(args)
+	p.must(err)
 	p.must(setName(text[1:]))
 	fill(args, text[1:], ' ')
 	// The kernel reads a title on into the environment when the arguments no
@@ -60,6 +61,26 @@ func memoryOf(list []string) []byte {
 		n += len(s) + 1
 	}
 	return unsafe.Slice(start, n)
+}
+
+// environBehind returns the block of the environment, which the kernel says
+// where to find relative to the arguments.
+func environBehind(args []byte) ([]byte, error) {
+	f, err := statFields(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	var at [3]int // arg_start, env_start, env_end
+	for i, field := range []int{45, 47, 48} {
+		if at[i], err = strconv.Atoi(f[field]); err != nil {
+			return nil, err
+		}
+	}
+	first := unsafe.Pointer(unsafe.SliceData(args))
+	if at[0] != int(uintptr(first)) || at[2] <= at[1] {
+		return nil, fmt.Errorf("arguments at %p, the kernel says %v", first, at)
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(first, at[1]-at[0])), at[2]-at[1]), nil
 }
 
 // fill overwrites a block with a text, padded.
