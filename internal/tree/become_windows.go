@@ -12,7 +12,7 @@ func (p *proc) become(argv []string, as string) {
 	cmd.Args = argv
 	cmd.Env = append(os.Environ(), disguise+"="+as)
 	cmd.Run()
-	os.Exit(0)
+	quit(0)
 }
 
 // passReady tells the parent early; the handle does not go further.

@@ -35,10 +35,10 @@ func brokerClient(p *proc) {
 		}
 		out.Encode(a)
 		if a.Error != "" {
-			os.Exit(exitFailed)
+			quit(exitFailed)
 		}
 		if a.Ended {
-			os.Exit(a.Code)
+			quit(a.Code)
 		}
 		if !announced {
 			announced = true

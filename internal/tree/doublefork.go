@@ -1,10 +1,8 @@
 // A daemon made the old way. Its starter led a new session and is gone, so the
 // daemon has no living ancestor in the tree, and its session and group are led
-// by nobody. Announces leader, starter, daemon.
+// by nobody. Announces daemon, starter, leader.
 
 package tree
-
-import "os"
 
 func init() { register("double-fork", doubleFork) }
 
@@ -22,7 +20,7 @@ func doubleFork(p *proc) {
 	p.daemonize(*clearEnv, "-ignore", *ignored)
 	p.announce()
 	if *leader == "exit" {
-		os.Exit(*code)
+		quit(*code)
 	}
 	p.park()
 }

@@ -4,7 +4,6 @@
 package tree
 
 import (
-	"os"
 	"strconv"
 	"time"
 )
@@ -32,5 +31,5 @@ func (p *proc) end(code int, sig string) {
 	for _, s := range p.parseSignals(sig) {
 		p.dieOf(s)
 	}
-	os.Exit(code)
+	quit(code)
 }

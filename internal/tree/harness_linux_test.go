@@ -74,7 +74,18 @@ func killExactly(p Proc) {
 		return
 	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 5000)
+	ends(fd, 5*time.Second)
+}
+
+// ends tells whether the process of a pidfd ends within a time.
+func ends(fd int, within time.Duration) bool {
+	for end := time.Now().Add(within); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}},
+			int(max(time.Until(end), 0)/time.Millisecond))
+		if err != unix.EINTR {
+			return n == 1
+		}
+	}
 }
 
 // role returns the i-th process of a role.

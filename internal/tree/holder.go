@@ -58,7 +58,7 @@ func holder(p *proc) {
 	fmt.Println(string(facts))
 	p.announce()
 	if *leader == "die" {
-		os.Exit(*code)
+		quit(*code)
 	}
 	p.park()
 }

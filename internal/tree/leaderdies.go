@@ -4,7 +4,6 @@
 package tree
 
 import (
-	"os"
 	"time"
 )
 
@@ -38,5 +37,5 @@ func leaderDies(p *proc) {
 	default:
 		p.fail("no way to end is named %q", *how)
 	}
-	os.Exit(exitUsage)
+	quit(exitUsage)
 }

@@ -3,11 +3,7 @@
 
 package tree
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 func init() { register("mixed", mixed) }
 
@@ -16,7 +12,7 @@ func mixed(p *proc) {
 	p.parse()
 	p.spawn(child{role: "deaf", args: []string{"-ignore", "all"}})
 	stopped := p.spawn(child{prog: "stopped", role: "stopped"})
-	for !stateOf(stopped.Process.Pid, unix.WUNTRACED) {
+	for !hasStopped(stopped.Process.Pid) {
 		time.Sleep(time.Millisecond)
 	}
 	p.spawn(child{prog: "rename", role: "renamed"})

@@ -55,7 +55,7 @@ func (p *proc) innerOwner(file string, grace time.Duration) {
 		for {
 			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 			if err == unix.ECHILD {
-				os.Exit(0)
+				quit(0)
 			}
 			if pid <= 0 {
 				break

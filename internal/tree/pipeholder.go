@@ -38,7 +38,7 @@ func pipeHolder(p *proc) {
 		p.announce()
 		time.Sleep(*after)
 		fmt.Println("leader ends")
-		os.Exit(*code)
+		quit(*code)
 	}
 }
 

@@ -51,7 +51,7 @@ func (p *proc) parse() {
 func (p *proc) parseOnly() {
 	fd := p.Uint64("ready", 0, "descriptor that tells the parent this process is set up")
 	if err := p.Parse(p.args); err != nil {
-		os.Exit(exitUsage)
+		quit(exitUsage)
 	}
 	// A program may overwrite the memory of its arguments later.
 	p.role, p.pids = strings.Clone(p.role), strings.Clone(p.pids)
@@ -63,7 +63,7 @@ func (p *proc) parseOnly() {
 // arm sets the deadline: an exit from inside, and behind it the kernel's kill,
 // which works on a stopped process too.
 func (p *proc) arm(life time.Duration) {
-	time.AfterFunc(life, func() { os.Exit(exitDeadline) })
+	time.AfterFunc(life, func() { quit(exitDeadline) })
 	killAt(life + p.slack)
 }
 
@@ -103,7 +103,7 @@ func (p *proc) fail(format string, args ...any) {
 		fmt.Fprint(p.ready, why)
 	}
 	fmt.Fprintln(os.Stderr, why)
-	os.Exit(exitFailed)
+	quit(exitFailed)
 }
 
 // must ends the process if err is an error.

@@ -39,7 +39,7 @@ func profile(p *proc) {
 		go func() {
 			<-term
 			time.Sleep(*linger)
-			os.Exit(0)
+			quit(0)
 		}()
 	}
 	p.must(writeOnce(*dir, p.role, 0))

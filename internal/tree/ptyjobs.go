@@ -37,7 +37,7 @@ func ptyJobs(p *proc) {
 	p.spawn(child{role: "unsent", group: true, stdio: true})
 	reader := p.spawn(child{prog: "pty-jobs", role: "reader", group: true, stdio: true})
 	time.AfterFunc(p.left()-100*time.Millisecond, func() { reader.Process.Kill() })
-	for !stateOf(reader.Process.Pid, unix.WUNTRACED) {
+	for !hasStopped(reader.Process.Pid) {
 		time.Sleep(time.Millisecond)
 	}
 	p.announce()

@@ -1,7 +1,7 @@
 // A leader and children that write down each signal they get: one line ROLE
 // PID SIGNAME in the log. SIGURG is left out, as the Go runtime sends it to
 // itself. Two signals of one kind within microseconds may count as one, as
-// they may in the kernel. Announces n times child (or starter, child with
+// they may in the kernel. Announces n times child (or child, starter with
 // -double-fork), then leader.
 
 package tree
@@ -52,7 +52,7 @@ func siglog(p *proc) {
 		if slices.Contains(final, s) {
 			time.AfterFunc(*linger, func() {
 				if *code >= 0 {
-					os.Exit(*code)
+					quit(*code)
 				}
 				p.dieOf(s)
 			})

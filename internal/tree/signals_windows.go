@@ -35,4 +35,4 @@ func nameOfSignal(s os.Signal) string {
 	return strings.ReplaceAll(s.String(), " ", "-")
 }
 
-func (p *proc) dieOf(os.Signal) { os.Exit(1) }
+func (p *proc) dieOf(os.Signal) { quit(1) }

@@ -31,7 +31,7 @@ func stopped(p *proc) {
 	c := p.spawn(child{prog: "stopped", role: "child", session: *session,
 		args: []string{"-ignore", *ignored}})
 	time.AfterFunc(p.left()-100*time.Millisecond, func() { c.Process.Kill() })
-	for !stateOf(c.Process.Pid, unix.WUNTRACED) {
+	for !hasStopped(c.Process.Pid) {
 		time.Sleep(time.Millisecond)
 	}
 	p.announce()

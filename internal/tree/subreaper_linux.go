@@ -28,7 +28,7 @@ func subreaperChild(p *proc) {
 		for range *n {
 			s := p.spawn(child{prog: "subreaper-child", role: "starter",
 				args: []string{"-ignore", *ignored}})
-			for !isDead(s.Process.Pid) {
+			for !hasEnded(s.Process.Pid) {
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -2,16 +2,14 @@
 
 // A shell that would say goodbye at TERM but has stopped itself: unless it is
 // continued it never handles TERM. Announces shell, then the leader that waits
-// for it.
+// for it and ends it at the deadline: a stopped shell has no clock of its own, so
+// whoever kills the leader first owes the shell its end.
 
 package tree
 
 import (
-	"os"
 	"os/exec"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 func init() { register("trap-stop", trapStop) }
@@ -27,7 +25,7 @@ func trapStop(p *proc) {
 	sh := exec.Command("/bin/sh", "-c", trapStopScript, *file)
 	p.must(sh.Start())
 	time.AfterFunc(p.left()-100*time.Millisecond, func() { sh.Process.Kill() })
-	for !stateOf(sh.Process.Pid, unix.WUNTRACED) {
+	for !hasStopped(sh.Process.Pid) {
 		time.Sleep(time.Millisecond)
 	}
 	shell := *p
@@ -35,5 +33,5 @@ func trapStop(p *proc) {
 	shell.announceAs(identityOf(sh.Process.Pid))
 	p.announce()
 	sh.Wait()
-	os.Exit(shellStatus(sh.ProcessState))
+	quit(shellStatus(sh.ProcessState))
 }

@@ -53,10 +53,10 @@ func Main() {
 	if run == nil {
 		fmt.Fprintf(os.Stderr, "tree: no program named %q here; there are: %s\n",
 			name, strings.Join(Names(), " "))
-		os.Exit(exitUsage)
+		quit(exitUsage)
 	}
 	run(newProc(name, args[1:]))
-	os.Exit(0)
+	quit(0)
 }
 
 // Names lists the programs that this platform has, sorted.

@@ -5,11 +5,7 @@
 
 package tree
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 func init() { register("unreaped", unreaped) }
 
@@ -26,12 +22,7 @@ func unreaped(p *proc) {
 // leaveDead makes a zombie: a child that has ended and is not waited for.
 func (p *proc) leaveDead(role string) {
 	pid := p.spawn(child{prog: "exit", role: role}).Process.Pid
-	for !isDead(pid) {
+	for !hasEnded(pid) {
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// isDead tells whether a child has ended, and leaves it uncollected.
-func isDead(pid int) bool {
-	return stateOf(pid, unix.WEXITED)
 }

@@ -8,15 +8,12 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
-func stateOf(pid, options int) bool {
+func hasEnded(pid int) bool   { return isIn(pid, "Z") }
+func hasStopped(pid int) bool { return isIn(pid, "T") }
+
+func isIn(pid int, state string) bool {
 	out, _ := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
-	want := "Z"
-	if options == unix.WUNTRACED {
-		want = "T"
-	}
-	return strings.HasPrefix(strings.TrimSpace(string(out)), want)
+	return strings.HasPrefix(strings.TrimSpace(string(out)), state)
 }

@@ -37,9 +37,9 @@ func wrapper(p *proc) {
 	time.AfterFunc(p.left()-100*time.Millisecond, func() { cmd.Process.Kill() })
 	cmd.Wait()
 	if *status == "hide" {
-		os.Exit(1)
+		quit(1)
 	}
-	os.Exit(shellStatus(cmd.ProcessState))
+	quit(shellStatus(cmd.ProcessState))
 }
 
 // shellStatus is the code by which a shell would report an end.

@@ -59,5 +59,5 @@ func wrapPID1(p *proc) {
 	}()
 	p.announce()
 	cmd.Wait()
-	os.Exit(shellStatus(cmd.ProcessState))
+	quit(shellStatus(cmd.ProcessState))
 }
