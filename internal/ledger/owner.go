@@ -107,6 +107,11 @@ func OpenOwnerAt(path string) (*Owner, error) {
 	return &Owner{Scope: filepath.Base(filepath.Dir(path)), ID: id, path: path, root: root}, nil
 }
 
+// OpenStoreOf opens the state directory that an owner's directory lies in.
+func OpenStoreOf(o *Owner) (*Store, error) {
+	return OpenStore(filepath.Dir(filepath.Dir(o.path)), Options{AllowNetworkFS: true})
+}
+
 // Path returns the owner's directory.
 func (o *Owner) Path() string { return o.path }
 

@@ -1,0 +1,113 @@
+package helper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/custody-project/custody/internal/sweep"
+	"github.com/custody-project/custody/proof"
+)
+
+// Spec is what a keeper is told to start. It travels over the control socket,
+// never over the disk: environments hold secrets.
+type Spec struct {
+	OwnerDir string   `json:"owner_dir"`
+	ID       proof.ID `json:"id"`
+	Path     string   `json:"path"`
+	Args     []string `json:"args"`
+	Env      []string `json:"env"`
+	Dir      string   `json:"dir"`
+	Extra    int      `json:"extra"`    // files for the leader beyond the standard three
+	Terminal bool     `json:"terminal"` // the leader becomes the terminal's foreground group
+	Attr     Attr     `json:"attr"`
+	Linger   bool     `json:"linger"`
+	Survive  bool     `json:"survive"`
+}
+
+// Event is one message from a keeper to its owner.
+type Event struct {
+	Type    string        `json:"type"` // started, failed, exit, stopped, continued, ended
+	PID     int           `json:"pid,omitempty"`
+	Status  uint32        `json:"status,omitempty"` // wait status of the leader
+	Signal  int           `json:"signal,omitempty"` // that stopped it
+	Failure *Failure      `json:"failure,omitempty"`
+	Result  *sweep.Result `json:"result,omitempty"`
+}
+
+// Failure carries an error across the process border such that errors.Is and
+// errors.As go on working.
+type Failure struct {
+	Op    string `json:"op"`
+	Path  string `json:"path,omitempty"`
+	Errno int    `json:"errno,omitempty"`
+	Text  string `json:"text,omitempty"`
+}
+
+func failureOf(err error) *Failure {
+	f := &Failure{Text: err.Error()}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		f.Op, f.Path = pe.Op, pe.Path
+	}
+	var no syscall.Errno
+	if errors.As(err, &no) {
+		f.Errno = int(no)
+	}
+	return f
+}
+
+// Err turns the failure back into an error: a *fs.PathError around the errno,
+// as os/exec returns it.
+func (f *Failure) Err() error {
+	switch {
+	case f.Errno != 0 && f.Op != "":
+		return &fs.PathError{Op: f.Op, Path: f.Path, Err: syscall.Errno(f.Errno)}
+	case f.Errno != 0:
+		return fmt.Errorf("%s: %w", f.Text, syscall.Errno(f.Errno))
+	}
+	return errors.New(f.Text)
+}
+
+// Conn is the control socket.
+type Conn struct {
+	f   *os.File
+	enc *json.Encoder
+	dec *json.Decoder
+}
+
+func newConn(f *os.File) *Conn {
+	return &Conn{f: f, enc: json.NewEncoder(f), dec: json.NewDecoder(f)}
+}
+
+// Receive returns the keeper's next message; io.EOF when it has died.
+func (c *Conn) Receive() (Event, error) {
+	var e Event
+	err := c.dec.Decode(&e)
+	return e, err
+}
+
+// Close closes the owner's end.
+func (c *Conn) Close() error { return c.f.Close() }
+
+// Mirror starts a process that ends with the given wait status and returns
+// after it ended: its ProcessState and error are the standard library's own.
+func (b Binary) Mirror(status uint32) (*os.ProcessState, error) {
+	c, err := b.command("mirror", status)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Run()
+	if c.ProcessState == nil {
+		return nil, fmt.Errorf("mirror exit status: %w", err)
+	}
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		return nil, fmt.Errorf("mirror exit status: %w", err)
+	}
+	return c.ProcessState, nil
+}

@@ -1,0 +1,31 @@
+package helper
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	cldStopped   = 5 // CLD_STOPPED
+	cldContinued = 6 // CLD_CONTINUED
+
+	// On 64-bit systems four bytes of padding stand before the union.
+	wordPad = int(unsafe.Sizeof(uintptr(0))/4) - 1
+)
+
+// waitid looks for a child that changed state, without collecting it if flags
+// say WNOWAIT. pid 0 in the answer means none has.
+func waitid(flags int) (siginfoChild, error) {
+	var info siginfoChild
+	for {
+		_, _, e := unix.Syscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&info)), uintptr(flags), 0, 0)
+		switch e {
+		case 0:
+			return info, nil
+		case unix.EINTR:
+			continue
+		}
+		return info, e
+	}
+}
