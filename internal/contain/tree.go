@@ -138,17 +138,20 @@ type look struct {
 func (t *Tree) Look(deep bool) (*Sighting, error) {
 	l := &look{Tree: t, s: &Sighting{}, place: t.place(), marks: map[int]*Member{}, judged: map[int]bool{}}
 	l.s.Evidence = l.place
-	// Is the record of this place at all? A live process is assumed, so that
-	// only the place decides.
-	probe := proof.Judge(append(append([]proof.Evidence{}, l.place...),
-		proof.Evidence{Fact: proof.Live, Holds: proof.Yes}, proof.Evidence{Fact: proof.Handle, Holds: proof.Yes}))
-	if probe.Verdict != proof.Owned {
-		l.s.Verdict, l.s.Reason = probe.Verdict, probe.Reason
-		return l.s, nil
+	if l.here() {
+		l.find(deep)
+		l.conclude()
 	}
-	l.find(deep)
-	l.conclude()
 	return l.s, nil
+}
+
+// here reports whether the record is of this place at all. A live process is
+// assumed, so that only the place decides.
+func (l *look) here() bool {
+	f := proof.Judge(append(append([]proof.Evidence{}, l.place...),
+		proof.Evidence{Fact: proof.Live, Holds: proof.Yes}, proof.Evidence{Fact: proof.Handle, Holds: proof.Yes}))
+	l.s.Verdict, l.s.Reason = f.Verdict, f.Reason
+	return f.Verdict == proof.Owned
 }
 
 func (l *look) find(deep bool) {
@@ -274,4 +277,22 @@ func (l *look) recorded() {
 		}
 		l.consider(p)
 	}
+}
+
+// Judge says whether one opened process is of the launch, with the evidence.
+// The process stays the caller's to close.
+func (t *Tree) Judge(p *host.Process) (*Member, error) {
+	l := &look{Tree: t, s: &Sighting{}, place: t.place(), marks: map[int]*Member{}, judged: map[int]bool{}}
+	defer func() {
+		for _, m := range l.marks {
+			m.Proc.Close()
+		}
+	}()
+	if l.here() {
+		l.find(true)
+	}
+	if m := l.marks[p.PID()]; m != nil {
+		return &Member{Proc: p, Row: m.Row, Finding: m.Finding, InGroup: m.InGroup}, nil
+	}
+	return l.judge(p)
 }

@@ -62,3 +62,10 @@ func (a Attr) sys() (*syscall.SysProcAttr, error) {
 		AmbientCaps: a.AmbientCaps,
 	}, nil
 }
+
+// OnTerminal is a for a leader that stays in our session, in a group of its
+// own.
+func (a Attr) OnTerminal() Attr {
+	a.Setsid, a.Setpgid = false, true
+	return a
+}

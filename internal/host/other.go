@@ -5,6 +5,7 @@ package host
 import (
 	"context"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/custody-project/custody/proof"
@@ -60,3 +61,8 @@ func CgroupBase() (string, error)                { return "", ErrUnsupported }
 func CgroupDirID(string) (uint64, error)         { return 0, ErrUnsupported }
 func FileID(string) (dev, ino uint64, err error) { return 0, 0, ErrUnsupported }
 func MountsBelow(string) ([]string, error)       { return nil, ErrUnsupported }
+
+func (p *Process) ExitStatus() (uint32, error) { return 0, ErrUnsupported }
+
+// System names the operating system.
+func System() string { return runtime.GOOS }

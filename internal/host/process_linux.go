@@ -164,6 +164,25 @@ func (p *Process) info() (pidfdInfo, error) {
 	return in, err
 }
 
+// ExitStatus returns the wait status of a process that ended while we held its
+// handle, even if it was somebody else's child and is reaped (PIDFD_INFO_EXIT,
+// Linux 6.15); ErrUnsupported before.
+func (p *Process) ExitStatus() (uint32, error) {
+	const infoExit = 1 << 3
+	in := pidfdInfo{mask: infoExit}
+	err := p.Use(func(fd int) error {
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), pidfdGetInfo, uintptr(unsafe.Pointer(&in)))
+		if e != 0 {
+			return e
+		}
+		return nil
+	})
+	if err != nil || in.mask&infoExit == 0 || Without("info") {
+		return 0, ErrUnsupported
+	}
+	return uint32(in.exitCode), nil
+}
+
 // Numbered returns nil while the number the process was opened by still means
 // this process (it is alive or an unreaped zombie), os.ErrProcessDone after
 // its reap, and another error if that can't be told.

@@ -66,6 +66,26 @@ type Options struct {
 	Hurry <-chan struct{} // each receive cuts the wait of the current phase short
 }
 
+// Leader sends one signal to the leader alone, if it is proven to live.
+func Leader(tree *contain.Tree, sig syscall.Signal) error {
+	r := &run{tree: tree, rep: &Report{}, denied: map[int]error{}}
+	var err error
+	if r.ours, err = host.Ancestors(); err != nil {
+		return err
+	}
+	s, err := tree.Look(false)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for _, m := range s.Members {
+		if lead := tree.Rec.Leader; lead != nil && m.Row.PID == lead.PID {
+			return r.send(m, sig)
+		}
+	}
+	return os.ErrProcessDone
+}
+
 type run struct {
 	tree   *contain.Tree
 	opt    Options

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/custody-project/custody"
+	"github.com/spf13/cobra"
+)
+
+type runFlags struct {
+	name     string
+	phases   []string
+	require  string
+	noParent bool
+	env      []string
+	cwd      string
+	labels   []string
+	tempDirs []string
+	ownDirs  []string
+	verbose  bool
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command in the foreground; its whole tree ends with it, with custody, and with custody's parent",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			return run(c.Context(), f, args)
+		},
+	}
+	fl := c.Flags()
+	fl.SetInterspersed(false)
+	fl.StringVar(&f.name, "name", "", "hold this name exclusively in the scope until the tree is gone")
+	fl.StringArrayVar(&f.phases, "phase", nil, "stop phase SIGNAL:DURATION, in order (default TERM:10s KILL:5s)")
+	fl.StringVar(&f.require, "require", "", "refuse to run below this level: group, lineage, cgroup, pidns")
+	fl.BoolVar(&f.noParent, "no-parent", false, "live on when custody's own parent dies")
+	fl.StringArrayVar(&f.env, "env", nil, "set a variable KEY=VALUE for the command")
+	fl.StringVar(&f.cwd, "cwd", "", "run the command in this directory")
+	fl.StringArrayVar(&f.labels, "label", nil, "keep a label KEY=VALUE in the record")
+	fl.StringArrayVar(&f.tempDirs, "temp-dir", nil, "give the command a private temporary directory, as variable NAME and in place of {NAME}")
+	fl.StringArrayVar(&f.ownDirs, "own-dir", nil, "take this directory into custody: it is deleted with the tree")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error what happens")
+	return c
+}
+
+func run(ctx context.Context, f runFlags, args []string) error {
+	if len(args) == 0 {
+		return errors.New("run: no command; write it after --, as in 'custody run -- sleep 60'")
+	}
+	spec := custody.Spec{Name: f.name, Kept: true, Require: custody.Level(f.require), TempDirs: f.tempDirs, OwnDirs: f.ownDirs}
+	for _, s := range f.phases {
+		p, err := custody.ParsePhase(s)
+		if err != nil {
+			return err
+		}
+		spec.Phases = append(spec.Phases, p)
+	}
+	if f.require != "" {
+		if _, err := custody.ParseLevel(f.require); err != nil {
+			return err
+		}
+	}
+	for _, kv := range f.labels {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			return fmt.Errorf("label %q: want KEY=VALUE", kv)
+		}
+		if spec.Labels == nil {
+			spec.Labels = map[string]string{}
+		}
+		spec.Labels[k] = v
+	}
+	// Subscribe before anything starts: a signal in between must not end us
+	// and leave the tree to the keeper.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	scope := global.scope
+	if scope == "" {
+		scope = "run"
+	}
+	opt := &custody.Options{Dir: global.dir, AllowNetworkFS: global.net}
+	if f.verbose {
+		opt.OnEvent = func(e custody.Event) { fmt.Fprintln(os.Stderr, "custody: "+e.String()) }
+	}
+	o, err := custody.Open(ctx, scope, opt)
+	if err != nil {
+		return err
+	}
+	cmd := o.Command(args[0], args[1:]...)
+	cmd.Spec = spec
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Dir = f.cwd
+	if len(f.env) > 0 {
+		cmd.Env = append(os.Environ(), f.env...)
+	}
+	if err := cmd.Start(); err != nil {
+		o.Close()
+		return startError(err)
+	}
+	l := cmd.Launch()
+	go func() {
+		for s := range signals {
+			sig := s.(syscall.Signal)
+			ps := spec.Phases
+			if ps == nil {
+				ps = custody.DefaultPhases()
+			}
+			ps = append([]custody.Phase{{Signal: sig, Wait: ps[0].Wait}}, ps[1:]...)
+			l.Hurry()
+			go l.StopWith(context.Background(), ps)
+		}
+	}()
+	werr := cmd.Wait()
+	<-l.Gone()
+	if err := o.Close(); err != nil {
+		complain(err)
+	}
+	return mirror(cmd, werr)
+}
+
+// startError maps a failed start to the exit codes of env(1) and timeout(1).
+func startError(err error) error {
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return &exitError{exitNotFound, err}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR):
+		return &exitError{exitCannotExec, err}
+	}
+	return err
+}
+
+// mirror ends custody as the command ended.
+func mirror(cmd *custody.Cmd, err error) error {
+	if cmd.ProcessState == nil {
+		return err
+	}
+	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && ws.Signaled() {
+		custody.RaiseSelf(ws.Signal())
+		return &exitError{128 + int(ws.Signal()), nil}
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 0 {
+		return &exitError{code, nil}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package custody
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/custody-project/custody/internal/helper"
+)
+
+var (
+	// ErrNoHelper is matched by Open's error where no program can serve as
+	// helper. Call ServeHelper first thing in main, or install the custody
+	// binary.
+	ErrNoHelper = helper.ErrNoHelper
+
+	// ErrIncomplete is matched by the error of a stop that left something
+	// alive or could not tell. The record is kept; try again, or sweep.
+	ErrIncomplete = errors.New("stop incomplete")
+
+	// ErrLevel is matched by the error of a start whose required level can't
+	// be had. Nothing was run.
+	ErrLevel = errors.New("required level not available")
+
+	// ErrNameHeld is matched by the error of a start under a name that
+	// another launch of the scope holds.
+	ErrNameHeld = errors.New("name is held")
+
+	// ErrStatusUnknown is returned by Wait if the keeper was killed and the
+	// kernel can't tell the leader's exit status (Linux before 6.15).
+	ErrStatusUnknown = errors.New("exit status unknown: the keeper died")
+
+	// ErrClosed is returned by the methods of a closed Owner.
+	ErrClosed = errors.New("owner is closed")
+
+	// ErrNotFound is matched by the error of a command about a launch that no
+	// record names.
+	ErrNotFound = errors.New("no such launch")
+)
+
+// IncompleteError is a stop that could not end everything.
+type IncompleteError struct {
+	Launch ID
+	Result StopResult
+}
+
+func (e *IncompleteError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "launch %s: stop incomplete", e.Launch.Short())
+	if len(e.Result.Survivors) == 0 {
+		fmt.Fprintf(&b, ": %s", e.Result.Reason)
+	}
+	for i, s := range e.Result.Survivors {
+		if i == 5 {
+			fmt.Fprintf(&b, "; and %d more", len(e.Result.Survivors)-i)
+			break
+		}
+		if i == 0 {
+			b.WriteString(": ")
+		} else {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "process %d %s", s.PID, s.Why)
+	}
+	b.WriteString("; its record is kept, try again or run 'custody sweep' later")
+	return b.String()
+}
+
+// Is matches ErrIncomplete.
+func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete }
+
+// LevelError says which level was required and what is missing for it.
+type LevelError struct {
+	Required, Available Level
+	Missing             string
+}
+
+func (e *LevelError) Error() string {
+	return fmt.Sprintf("level %s is required, %s can be had: %s; nothing was run", e.Required, e.Available, e.Missing)
+}
+
+// Is matches ErrLevel.
+func (e *LevelError) Is(target error) bool { return target == ErrLevel }
+
+// NameHeldError says which launch holds a name.
+type NameHeldError struct {
+	Scope, Name string
+	Holder      ID
+	text        string
+}
+
+func (e *NameHeldError) Error() string { return e.text }
+
+// Is matches ErrNameHeld.
+func (e *NameHeldError) Is(target error) bool { return target == ErrNameHeld }

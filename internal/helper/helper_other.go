@@ -1,0 +1,66 @@
+//go:build !linux
+
+package helper
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+)
+
+// The helper roles exist for Linux only so far.
+
+var (
+	selfExe, _ = os.Executable()
+	roles      = map[string]func([]byte) int{}
+)
+
+// Attr is the part of a syscall.SysProcAttr that can travel to a keeper.
+type Attr struct{}
+
+// AttrOf is not available on this system.
+func AttrOf(*syscall.SysProcAttr) (Attr, error) { return Attr{}, errors.ErrUnsupported }
+
+// OnTerminal is a.
+func (a Attr) OnTerminal() Attr { return a }
+
+// CleanMask calls f.
+func CleanMask(f func()) { f() }
+
+// Raise does nothing on this system.
+func Raise(syscall.Signal) {}
+
+// Watchdog is an owner's handle of its watchdog.
+type Watchdog struct{ PID int }
+
+// StartWatchdog is not available on this system.
+func (b Binary) StartWatchdog(*ledger.Store, *ledger.Owner, *host.Process, bool) (*Watchdog, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Done is closed when the watchdog has ended.
+func (w *Watchdog) Done() <-chan struct{} { return nil }
+
+// Dismiss does nothing on this system.
+func (w *Watchdog) Dismiss() {}
+
+// Keeper is an owner's handle of a launch's keeper.
+type Keeper struct {
+	PID int
+	*Conn
+}
+
+// Done is closed when the keeper has ended.
+func (k *Keeper) Done() <-chan struct{} { return nil }
+
+// Receive reports that there is no keeper.
+func (k *Keeper) Receive() (Event, error) { return Event{}, io.EOF }
+
+// StartKeeper is not available on this system.
+func (b Binary) StartKeeper(Spec, [3]*os.File, []*os.File, *host.Process, bool) (*Keeper, error) {
+	return nil, errors.ErrUnsupported
+}

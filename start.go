@@ -1,0 +1,386 @@
+package custody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/custody-project/custody/internal/asset"
+	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/helper"
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/proof"
+)
+
+// The start of a launch, in the order that makes a crash at any step
+// harmless: intent on disk, name, directories and cgroup, fork, identity on
+// disk. Every step has a name at which a test kills the owner.
+
+type startArgs struct {
+	ctx   context.Context
+	spec  *Spec
+	path  string
+	args  []string
+	env   []string
+	dir   string
+	std   [3]*os.File
+	extra []*os.File
+	attr  *syscall.SysProcAttr
+	cmd   *exec.Cmd // a caller's own command, which the caller waits for
+}
+
+// Start launches an existing exec.Cmd directly. The caller goes on using cmd,
+// and calls cmd.Wait; custody records the tree, and stops what is left of it
+// when the leader has exited. It sets cmd.Env, cmd.Args and cmd.SysProcAttr.
+func (o *Owner) Start(cmd *exec.Cmd, spec Spec) (*Launch, error) {
+	switch {
+	case cmd.Err != nil:
+		return nil, cmd.Err
+	case spec.Kept || spec.Terminal:
+		return nil, errors.New("custody: a kept launch needs a Cmd of Owner.Command: an exec.Cmd can only fork by itself")
+	}
+	return o.start(startArgs{spec: &spec, path: cmd.Path, args: cmd.Args, env: cmd.Environ(), dir: cmd.Dir, cmd: cmd})
+}
+
+func (o *Owner) start(a startArgs) (*Launch, error) {
+	fail := func(err error) (*Launch, error) { return nil, fmt.Errorf("start %s: %w", a.path, err) }
+	o.mu.Lock()
+	closed := o.closed
+	o.mu.Unlock()
+	if closed {
+		return fail(ErrClosed)
+	}
+	rec, err := o.plan(a)
+	if err != nil {
+		return fail(err)
+	}
+	if a.ctx == nil {
+		a.ctx = context.Background()
+	}
+	if !a.spec.Kept && rec.OnOwnerDeath == ledger.Kill {
+		if err := o.watched(); err != nil {
+			return fail(err)
+		}
+	}
+	l := &Launch{o: o, rec: rec, spec: *a.spec, exited: make(chan struct{}), gone: make(chan struct{})}
+	l.ctx, l.cancelTasks = context.WithCancel(context.Background())
+
+	helper.Crash("before-intent")
+	if err := o.dir.Write(rec); err != nil {
+		return fail(err)
+	}
+	helper.Crash("after-intent")
+	err = o.prepare(a, rec)
+	if err == nil {
+		helper.Crash("before-fork")
+		if a.spec.Kept {
+			err = l.startKept(a)
+		} else {
+			err = l.startDirect(a)
+		}
+	}
+	if err != nil {
+		// Nothing ran, or it was stopped: what was made is taken back.
+		l.undo()
+		return nil, err
+	}
+	helper.Crash("after-start")
+	o.mu.Lock()
+	o.launches[rec.ID] = l
+	closed = o.closed
+	o.mu.Unlock()
+	if closed {
+		l.Stop(context.Background())
+		return fail(ErrClosed)
+	}
+	o.event(Event{Kind: LaunchStarted, Launch: rec.ID, Name: rec.Name, PID: l.pid})
+	return l, nil
+}
+
+// plan makes the intent; it changes nothing.
+func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
+	s := a.spec
+	phases, death := s.Phases, s.DeathPhases
+	if death == nil {
+		if death = phases; death == nil {
+			death = DefaultDeathPhases()
+		}
+	}
+	if phases == nil {
+		phases = DefaultPhases()
+	}
+	rec := &ledger.Record{
+		ID: proof.NewID(), Scope: o.scope, Owner: o.id, Name: s.Name, State: ledger.Intent,
+		Labels: s.Labels, OnOwnerDeath: ledger.OnOwnerDeath(s.OnOwnerDeath), Linger: s.Linger,
+		Phases: ledgerPhases(phases), DeathPhases: ledgerPhases(death), Require: string(s.Require),
+		Host: o.here.Host, Boot: o.here.Boot, PIDNS: o.here.PIDNS, UID: os.Geteuid(),
+		IntentTicks: host.StartNow(), Command: a.args, StartedAt: time.Now().UTC(),
+	}
+	if rec.OnOwnerDeath == "" {
+		rec.OnOwnerDeath = ledger.Kill
+	}
+	if rec.OnOwnerDeath == ledger.Survive && !s.Kept {
+		return nil, errors.New("OnOwnerDeath Survive needs Kept: somebody must hold the exit status when the owner is gone")
+	}
+	if s.Terminal && !s.Kept {
+		return nil, errors.New("Terminal needs Kept")
+	}
+	if a.attr != nil && a.attr.Credential != nil {
+		rec.UID = int(a.attr.Credential.Uid)
+	}
+	if s.HideArgs && len(a.args) > 1 {
+		rec.Command = a.args[:1]
+	}
+	if len(rec.Command) == 0 {
+		rec.Command = []string{a.path}
+	}
+	if err := o.planLevel(a, rec); err != nil {
+		return nil, err
+	}
+	if !host.Without("brand") {
+		rec.Brand, rec.Born = uint64(host.BrandOf(rec.ID)), s.Kept
+	}
+	for _, name := range s.TempDirs {
+		as, err := asset.TempDir("", rec.ID, name)
+		if err != nil {
+			return nil, err
+		}
+		rec.Assets = append(rec.Assets, as)
+	}
+	for _, path := range s.OwnDirs {
+		as, err := asset.OwnDir(path, rec.ID, o.store.Path())
+		if err != nil {
+			return nil, err
+		}
+		rec.Assets = append(rec.Assets, as)
+	}
+	return rec, nil
+}
+
+// planLevel chooses the strongest containment that can be had, and refuses if
+// that is not enough.
+func (o *Owner) planLevel(a startArgs, rec *ledger.Record) error {
+	s := a.spec
+	rec.Level = contain.Group
+	if s.Kept {
+		rec.Level = contain.Lineage
+	} else if a.attr != nil && a.attr.Setpgid && a.attr.Pgid != 0 {
+		rec.Level = contain.Process
+	}
+	missing := "lineage needs a kept launch (Kept)"
+	// A cgroup is used wherever one can be had, and said so in the level.
+	path, err := contain.CgroupPath(rec.ID)
+	if err == nil && (a.attr == nil || !a.attr.UseCgroupFD) {
+		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: path}
+	} else if err != nil && s.Require == LevelCgroup {
+		missing = err.Error()
+	}
+	if s.Require == LevelPIDNS {
+		missing = "a PID namespace of the launch's own is not made yet"
+	}
+	if !contain.AtLeast(rec.Level, string(s.Require)) {
+		return &LevelError{Required: s.Require, Available: Level(rec.Level), Missing: missing}
+	}
+	return nil
+}
+
+// prepare takes the name and makes directories and cgroup.
+func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
+	if rec.Name != "" {
+		if err := o.claim(a, rec); err != nil {
+			return err
+		}
+		helper.Crash("after-name")
+	}
+	for i := range rec.Assets {
+		if err := asset.Make(&rec.Assets[i]); err != nil {
+			return err
+		}
+		helper.Crash("after-dir")
+	}
+	if rec.Cgroup != nil {
+		err := contain.MakeCgroup(rec.Cgroup)
+		if err != nil && !contain.AtLeast(map[bool]string{true: contain.Lineage, false: contain.Group}[a.spec.Kept], rec.Require) {
+			return &LevelError{Required: Level(rec.Require), Available: LevelGroup, Missing: err.Error()}
+		}
+		if err != nil {
+			rec.Cgroup, rec.Level = nil, contain.Group
+			if a.spec.Kept {
+				rec.Level = contain.Lineage
+			}
+		}
+		helper.Crash("after-cgroup")
+	}
+	if len(rec.Assets) > 0 || rec.Cgroup != nil {
+		if a.spec.Kept {
+			return o.dir.Write(rec) // the keeper goes on with the record
+		}
+	}
+	return nil
+}
+
+// claim takes the launch's name, waiting for it if asked to.
+func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
+	pause := 10 * time.Millisecond
+	for {
+		err := o.store.ClaimName(o.scope, rec.Name, ledger.Claim{Owner: o.id, Launch: rec.ID})
+		var held *ledger.NameHeldError
+		if !errors.As(err, &held) {
+			return err
+		}
+		if !a.spec.WaitName || held.Reason != "" {
+			return &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}
+		}
+		select {
+		case <-a.ctx.Done():
+			return fmt.Errorf("%w: %w", &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}, a.ctx.Err())
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Second)
+		// The holder's owner may have died meanwhile.
+		if held.Holder.Owner != o.id {
+			Sweep(a.ctx, SweepOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS})
+		}
+	}
+}
+
+// dress puts the cookie and the directories into environment and arguments.
+func dress(rec *ledger.Record, env, args []string) (envOut, argsOut []string) {
+	envOut = make([]string, 0, len(env)+2+len(rec.Assets))
+	for _, kv := range env {
+		if !strings.HasPrefix(kv, contain.CookieEnv+"=") {
+			envOut = append(envOut, kv)
+		}
+	}
+	envOut = append(envOut, contain.CookieEnv+"="+rec.ID.String())
+	argsOut = append([]string{}, args...)
+	for _, a := range rec.Assets {
+		if a.Env == "" {
+			continue
+		}
+		envOut = append(envOut, a.Env+"="+asset.Inside(a))
+		for i := range argsOut {
+			if i > 0 {
+				argsOut[i] = strings.ReplaceAll(argsOut[i], "{"+a.Env+"}", asset.Inside(a))
+			}
+		}
+	}
+	return envOut, argsOut
+}
+
+// startDirect forks the leader as a child of this process.
+func (l *Launch) startDirect(a startArgs) error {
+	c := a.cmd
+	if c == nil {
+		c = &exec.Cmd{Path: a.path, Dir: a.dir, ExtraFiles: a.extra, SysProcAttr: a.attr}
+		if a.std[0] != nil {
+			c.Stdin = a.std[0]
+		}
+		if a.std[1] != nil {
+			c.Stdout = a.std[1]
+		}
+		if a.std[2] != nil {
+			c.Stderr = a.std[2]
+		}
+		l.cmd = c
+	}
+	c.Env, c.Args = dress(l.rec, a.env, a.args)
+	cgroup := ""
+	if l.rec.Cgroup != nil {
+		cgroup = l.rec.Cgroup.Path
+	}
+	d, err := contain.PrepareDirect(c, cgroup)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	helper.CleanMask(func() { err = c.Start() })
+	if err != nil {
+		return err
+	}
+	helper.Crash("after-fork")
+	l.pid = c.Process.Pid
+	if l.rec.Brand != 0 && host.SetBrand(l.pid, host.Brand(l.rec.Brand)) != nil {
+		l.rec.Brand = 0 // ended already, or not ours to mark (set-uid)
+	}
+	helper.Crash("after-brand")
+	if err = l.identify(d); err == nil {
+		l.rec.State, l.rec.Level = ledger.Running, d.Level
+		err = l.o.dir.Write(l.rec)
+	}
+	if err != nil {
+		// User code runs and can't be written down: it must not stay.
+		l.endNow()
+		c.Wait()
+		return fmt.Errorf("start %s: %w", a.path, err)
+	}
+	helper.Crash("after-record")
+	l.o.tasks.Go(l.watchDirect)
+	return nil
+}
+
+// identify learns the leader's identity. It is our unreaped child, so its
+// number is still its own.
+func (l *Launch) identify(d *contain.Direct) error {
+	p, err := d.Process(l.pid)
+	if err != nil {
+		return err
+	}
+	l.proc = p
+	id, err := p.Identity()
+	if err != nil {
+		return err
+	}
+	l.rec.Leader = &id
+	return nil
+}
+
+// startKept starts a keeper, which forks the leader and writes its identity
+// down.
+func (l *Launch) startKept(a startArgs) error {
+	attr, err := helper.AttrOf(a.attr)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", a.path, err)
+	}
+	if a.spec.Terminal {
+		attr = attr.OnTerminal()
+	}
+	env, args := dress(l.rec, a.env, a.args)
+	k, err := l.o.helper.StartKeeper(helper.Spec{
+		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: a.dir,
+		Terminal: a.spec.Terminal, Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
+	}, a.std, a.extra, l.o.self, !a.spec.Terminal)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", a.path, err)
+	}
+	l.keeper = k
+	ev, err := k.Receive()
+	switch {
+	case err != nil:
+		k.Close()
+		return fmt.Errorf("start %s: its keeper died: %w", a.path, err)
+	case ev.Failure != nil:
+		k.Close()
+		<-k.Done()
+		return ev.Failure.Err()
+	}
+	l.pid = ev.PID
+	rec, err := l.o.dir.Read(l.rec.ID)
+	if err == nil {
+		l.rec = rec
+		if rec.Leader != nil {
+			// A handle of our own; the leader may have ended by now.
+			if p, err := host.Recognise(*rec.Leader); err == nil {
+				l.proc = p
+			}
+		}
+	}
+	l.o.tasks.Go(l.watchKept)
+	return nil
+}

@@ -1,0 +1,7 @@
+//go:build !windows
+
+package custody
+
+import "syscall"
+
+var errBrokenPipe error = syscall.EPIPE

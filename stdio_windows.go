@@ -1,0 +1,5 @@
+package custody
+
+import "syscall"
+
+var errBrokenPipe error = syscall.Errno(109) // ERROR_BROKEN_PIPE
