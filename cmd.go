@@ -72,9 +72,13 @@ type Spec struct {
 	// stays.
 	HideArgs bool
 
-	// Terminal makes the leader the foreground process group of our
-	// controlling terminal. Needs Kept. It is for the command line.
+	// Terminal keeps the leader in our session, in a process group of its own,
+	// so that it can be the foreground group of our controlling terminal.
+	// Needs Kept. Package foreground sets it and does the rest.
 	Terminal bool
+
+	// Front gives that group the terminal before the command runs.
+	Front bool
 }
 
 // Cmd is a command about to be launched or launched. It has the fields and

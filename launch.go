@@ -38,6 +38,7 @@ type Launch struct {
 	waitErr error
 	gone    chan struct{} // closed when the tree is proven gone and everything is freed
 
+	released  atomic.Bool
 	canceled  atomic.Bool
 	cancelErr atomic.Pointer[error]
 
@@ -48,9 +49,8 @@ type Launch struct {
 	current *stopping // the stop in progress
 	result  *StopResult
 
-	// OnStop, if a command line wants job control: called with the signal when
-	// the leader was stopped. Set before Start by the command line only.
-	onStopped func(syscall.Signal)
+	onStopped func(syscall.Signal) // job control
+	stoppedBy syscall.Signal       // told before somebody asked
 }
 
 // stopping is one stop that any number of callers wait for.
@@ -102,8 +102,12 @@ func (l *Launch) Result() (StopResult, bool) {
 // a signal (job control). Only launches on a terminal report it.
 func (l *Launch) OnStopped(f func(syscall.Signal)) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.onStopped = f
+	early := l.stoppedBy
+	l.mu.Unlock()
+	if early != 0 {
+		f(early)
+	}
 }
 
 // Stop ends the tree by its plan: the hook, then each phase once, until no
@@ -180,6 +184,9 @@ func (l *Launch) hurry() {
 		case l.current.hurry <- struct{}{}:
 		default:
 		}
+	}
+	if l.keeper != nil {
+		l.keeper.Hurry() // it may be the one that stops the tree; if it is dead it is not
 	}
 }
 
@@ -284,18 +291,24 @@ func (l *Launch) undo() {
 // watchDirect waits for the leader of a direct launch. Its end is the tree's
 // end.
 func (l *Launch) watchDirect() {
-	err := l.proc.WaitExit(l.ctx)
-	if err != nil && l.ctx.Err() != nil {
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	defer context.AfterFunc(l.o.ctx, cancel)()
+	err := l.proc.WaitExit(ctx)
+	if err != nil && ctx.Err() != nil {
 		l.reap() // the launch was let go of: proven gone, or the owner closes
 		l.proc.Close()
 		return
 	}
 	l.reap()
 	l.o.event(Event{Kind: LeaderExited, Launch: l.rec.ID, Name: l.rec.Name, PID: l.pid})
-	if !l.spec.Linger {
+	if !l.spec.Linger && !l.released.Load() {
 		l.stopLater(nil)
 	}
-	<-l.ctx.Done()
+	select {
+	case <-l.ctx.Done():
+	case <-l.o.ctx.Done(): // released, and the owner closes
+	}
 	l.proc.Close()
 }
 
@@ -335,6 +348,7 @@ func (l *Launch) watchKept() {
 		case "stopped":
 			l.mu.Lock()
 			f := l.onStopped
+			l.stoppedBy = syscall.Signal(ev.Signal)
 			l.mu.Unlock()
 			if f != nil {
 				f(syscall.Signal(ev.Signal))
@@ -457,8 +471,27 @@ func (p *Process) Signal(sig os.Signal) error {
 // Kill kills the leader; its end is the tree's end.
 func (p *Process) Kill() error { return p.Signal(os.Kill) }
 
+// Release hands the launch out of custody: it is recorded as released, and
+// neither a stop nor a sweep nor the owner's end touches it, until a command
+// that proves its identity takes it back (Adopt).
+func (l *Launch) Release(ctx context.Context) error {
+	if err := sweep.Release(ctx, l.o.dir, l.rec.ID); err != nil {
+		return fmt.Errorf("release launch %s: %w", l.ID().Short(), err)
+	}
+	l.o.mu.Lock()
+	delete(l.o.launches, l.rec.ID)
+	l.o.mu.Unlock()
+	l.released.Store(true)
+	return nil
+}
+
 // Signal sends a signal to the leader alone.
-func (l *Launch) Signal(sig syscall.Signal) error {
+func (l *Launch) Signal(sig syscall.Signal) error { return l.signal(sig, stop.Leader) }
+
+// SignalGroup sends a signal to the leader's process group, atomically.
+func (l *Launch) SignalGroup(sig syscall.Signal) error { return l.signal(sig, stop.Group) }
+
+func (l *Launch) signal(sig syscall.Signal, send func(*contain.Tree, syscall.Signal) error) error {
 	rec, err := l.o.dir.Read(l.rec.ID)
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.ErrProcessDone
@@ -466,5 +499,5 @@ func (l *Launch) Signal(sig syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	return stop.Leader(contain.Of(rec, l.o.here, nil), sig)
+	return send(contain.Of(rec, l.o.here, nil), sig)
 }

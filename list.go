@@ -206,28 +206,7 @@ type StopOptions struct {
 // The error matches ErrNotFound if no record names it, ErrIncomplete if it
 // could not be ended.
 func Stop(ctx context.Context, launch string, opt StopOptions) (StopResult, error) {
-	var found []visited
-	var aside []SetAside
-	list := ListOptions{Dir: opt.Dir, Scope: opt.Scope, AllowNetworkFS: opt.AllowNetworkFS}
-	err := visit(ctx, list, func(v visited) error {
-		if v.matches(launch) {
-			found = append(found, v)
-		}
-		return nil
-	}, &aside)
-	if err != nil {
-		return StopResult{}, err
-	}
-	v, err := only(launch, found, aside)
-	if err != nil {
-		return StopResult{}, err
-	}
-	store, here, err := openState(opt.Dir, opt.AllowNetworkFS)
-	if err != nil {
-		return StopResult{}, err
-	}
-	defer store.Close()
-	d, err := store.OpenOwner(v.rec.Scope, v.rec.Owner)
+	v, d, err := find(ctx, launch, ListOptions{Dir: opt.Dir, Scope: opt.Scope, AllowNetworkFS: opt.AllowNetworkFS})
 	if err != nil {
 		return StopResult{}, err
 	}
@@ -239,7 +218,7 @@ func Stop(ctx context.Context, launch string, opt StopOptions) (StopResult, erro
 	if opt.OnEvent != nil {
 		o.Event = func(s stop.Sent) { opt.OnEvent(sentEvent(v.rec.ID, v.rec.Name, s)) }
 	}
-	res := stopResult(sweep.End(ctx, d, v.rec.ID, here, o))
+	res := stopResult(sweep.End(ctx, d, v.rec.ID, v.here, o))
 	if res.Outcome != string(stop.Gone) {
 		return res, &IncompleteError{Launch: v.rec.ID, Result: res}
 	}
@@ -271,3 +250,52 @@ func only(launch string, found []visited, aside []SetAside) (visited, error) {
 
 // SignalName returns a signal's name without SIG.
 func SignalName(sig syscall.Signal) string { return stop.SignalName(sig) }
+
+// Release hands a launch of any owner out of custody; see Launch.Release.
+func Release(ctx context.Context, launch string, opt ListOptions) (ID, error) {
+	return change(ctx, launch, opt, "release", func(d *ledger.Owner, id ID, _ host.Place) error {
+		return sweep.Release(ctx, d, id)
+	})
+}
+
+// Adopt takes a released launch back into custody, if a live process is proven
+// to be of it. If its owner is dead by now, the next sweep ends it.
+func Adopt(ctx context.Context, launch string, opt ListOptions) (ID, error) {
+	return change(ctx, launch, opt, "adopt", func(d *ledger.Owner, id ID, here host.Place) error {
+		return sweep.Reclaim(ctx, d, id, here)
+	})
+}
+
+// change finds one launch and changes its record.
+func change(ctx context.Context, launch string, opt ListOptions, verb string, f func(*ledger.Owner, ID, host.Place) error) (ID, error) {
+	v, d, err := find(ctx, launch, opt)
+	if err != nil {
+		return ID{}, err
+	}
+	defer d.Close()
+	if err := f(d, v.rec.ID, v.here); err != nil {
+		return v.rec.ID, fmt.Errorf("%s launch %s: %w", verb, v.rec.ID.Short(), err)
+	}
+	return v.rec.ID, nil
+}
+
+// find finds the one launch that is meant, and opens its owner's directory.
+func find(ctx context.Context, launch string, opt ListOptions) (visited, *ledger.Owner, error) {
+	var found []visited
+	var aside []SetAside
+	err := visit(ctx, opt, func(v visited) error {
+		if v.matches(launch) {
+			found = append(found, v)
+		}
+		return nil
+	}, &aside)
+	if err != nil {
+		return visited{}, nil, err
+	}
+	v, err := only(launch, found, aside)
+	if err != nil {
+		return visited{}, nil, err
+	}
+	d, err := ledger.OpenOwnerAt(v.dir.Path())
+	return v, d, err
+}

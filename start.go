@@ -132,8 +132,9 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	if s.Terminal && !s.Kept {
 		return nil, errors.New("Terminal needs Kept")
 	}
-	if a.attr != nil && a.attr.Credential != nil {
-		rec.UID = int(a.attr.Credential.Uid)
+	asked := contain.AskedOf(a.attr)
+	if asked.UID >= 0 {
+		rec.UID = asked.UID
 	}
 	if s.HideArgs && len(a.args) > 1 {
 		rec.Command = a.args[:1]
@@ -141,7 +142,7 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	if len(rec.Command) == 0 {
 		rec.Command = []string{a.path}
 	}
-	if err := o.planLevel(a, rec); err != nil {
+	if err := o.planLevel(s, asked, rec); err != nil {
 		return nil, err
 	}
 	if !host.Without("brand") {
@@ -166,18 +167,17 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 
 // planLevel chooses the strongest containment that can be had, and refuses if
 // that is not enough.
-func (o *Owner) planLevel(a startArgs, rec *ledger.Record) error {
-	s := a.spec
+func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) error {
 	rec.Level = contain.Group
 	if s.Kept {
 		rec.Level = contain.Lineage
-	} else if a.attr != nil && a.attr.Setpgid && a.attr.Pgid != 0 {
+	} else if asked.Group {
 		rec.Level = contain.Process
 	}
 	missing := "lineage needs a kept launch (Kept)"
 	// A cgroup is used wherever one can be had, and said so in the level.
 	path, err := contain.CgroupPath(rec.ID)
-	if err == nil && (a.attr == nil || !a.attr.UseCgroupFD) {
+	if err == nil && !asked.Cgroup {
 		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: path}
 	} else if err != nil && s.Require == LevelCgroup {
 		missing = err.Error()
@@ -360,7 +360,7 @@ func (l *Launch) startKept(a startArgs) error {
 	}
 	k, err := l.o.helper.StartKeeper(helper.Spec{
 		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: dir,
-		Terminal: a.spec.Terminal, Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
+		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
 	}, a.std, a.extra, l.o.self, !a.spec.Terminal)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", a.path, err)

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"syscall"
 
 	"github.com/custody-project/custody"
+	"github.com/custody-project/custody/foreground"
 	"github.com/spf13/cobra"
 )
 
@@ -80,10 +80,8 @@ func run(ctx context.Context, f runFlags, args []string) error {
 		}
 		spec.Labels[k] = v
 	}
-	// Subscribe before anything starts: a signal in between must not end us
-	// and leave the tree to the keeper.
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
+	// A signal in between must not end us and leave the tree to the keeper.
+	signals := foreground.Watch()
 	scope := global.scope
 	if scope == "" {
 		scope = "run"
@@ -103,29 +101,20 @@ func run(ctx context.Context, f runFlags, args []string) error {
 	if len(f.env) > 0 {
 		cmd.Env = append(os.Environ(), f.env...)
 	}
-	if err := cmd.Start(); err != nil {
-		o.Close()
+	err = foreground.Run(ctx, cmd, signals, foreground.Options{NoParent: f.noParent})
+	if cerr := o.Close(); cerr != nil && !errors.Is(err, custody.ErrIncomplete) {
+		complain(cerr)
+	}
+	if cmd.ProcessState == nil {
 		return startError(err)
 	}
-	l := cmd.Launch()
-	go func() {
-		for s := range signals {
-			sig := s.(syscall.Signal)
-			ps := spec.Phases
-			if ps == nil {
-				ps = custody.DefaultPhases()
-			}
-			ps = append([]custody.Phase{{Signal: sig, Wait: ps[0].Wait}}, ps[1:]...)
-			l.Hurry()
-			go l.StopWith(context.Background(), ps)
-		}
-	}()
-	werr := cmd.Wait()
-	<-l.Gone()
-	if err := o.Close(); err != nil {
+	if errors.Is(err, custody.ErrIncomplete) {
 		complain(err)
 	}
-	return mirror(cmd, werr)
+	if code := foreground.Mirror(cmd.ProcessState); code != 0 {
+		return &exitError{code, nil}
+	}
+	return nil
 }
 
 // startError maps a failed start to the exit codes of env(1) and timeout(1).
@@ -137,20 +126,4 @@ func startError(err error) error {
 		return &exitError{exitCannotExec, err}
 	}
 	return err
-}
-
-// mirror ends custody as the command ended.
-func mirror(cmd *custody.Cmd, err error) error {
-	if cmd.ProcessState == nil {
-		return err
-	}
-	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if ok && ws.Signaled() {
-		custody.RaiseSelf(ws.Signal())
-		return &exitError{128 + int(ws.Signal()), nil}
-	}
-	if code := cmd.ProcessState.ExitCode(); code != 0 {
-		return &exitError{code, nil}
-	}
-	return nil
 }

@@ -135,6 +135,26 @@ func Make(a *ledger.Asset) error {
 	return nil
 }
 
+// Release gives the directory to whoever uses it: only the marker goes.
+func Release(a ledger.Asset, launch proof.ID) error {
+	root, err := os.OpenRoot(a.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("release directory: %w", err)
+	}
+	defer root.Close()
+	got, err := readMarker(root, ".")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || got != launch.String() {
+		return fmt.Errorf("release directory %s: its marker is not the launch's", a.Path)
+	}
+	return root.Remove(MarkerName)
+}
+
 // Free deletes the directory. It returns nil if it is gone, freed reports
 // whether it was there; every refusal is an error that says why.
 func Free(a ledger.Asset, launch proof.ID) (freed bool, err error) {

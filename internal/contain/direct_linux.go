@@ -9,6 +9,27 @@ import (
 	"github.com/custody-project/custody/internal/host"
 )
 
+// Asked is what a caller's own attributes decide about containment.
+type Asked struct {
+	UID    int  // the real uid the command gets, -1 for ours
+	Group  bool // it joins a group that is not its own
+	Cgroup bool // it starts in a cgroup of the caller's
+}
+
+// AskedOf reads it.
+func AskedOf(a *syscall.SysProcAttr) Asked {
+	asked := Asked{UID: -1}
+	if a == nil {
+		return asked
+	}
+	if a.Credential != nil {
+		asked.UID = int(a.Credential.Uid)
+	}
+	asked.Group = a.Setpgid && a.Pgid != 0
+	asked.Cgroup = a.UseCgroupFD
+	return asked
+}
+
 // Direct prepares a command that the owner forks itself.
 type Direct struct {
 	Level  string

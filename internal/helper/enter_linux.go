@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/custody-project/custody/internal/host"
 	"golang.org/x/sys/unix"
 )
 
@@ -65,31 +66,22 @@ func enter(raw []byte) int {
 	status := os.NewFile(uintptr(a.Status), "status")
 	syscall.CloseOnExec(a.Status)
 	runtime.LockOSThread()
-	// A background group that takes the terminal is stopped by TTOU unless it
-	// blocks it; the mask is emptied again before the command runs.
-	var block, empty unix.Sigset_t
-	block.Val[(int(unix.SIGTTOU)-1)/64] |= 1 << ((int(unix.SIGTTOU) - 1) % 64)
-	unix.PthreadSigmask(unix.SIG_SETMASK, &block, nil)
-	if err := takeTerminal(unix.Getpgrp()); err != nil {
+	tty, err := host.OpenTerminal()
+	if err == nil {
+		err = tty.SetForeground(host.OurGroup())
+		tty.Close()
+	}
+	if err != nil {
 		fmt.Fprintf(status, "take the terminal: %v", err)
 		return 126
 	}
 	// Signals ignored by whoever started custody are not the command's to
 	// inherit: a caught one is reset by execve.
 	signal.Notify(make(chan os.Signal, 1))
+	var empty unix.Sigset_t
 	unix.PthreadSigmask(unix.SIG_SETMASK, &empty, nil)
-	err := syscall.Exec(a.Path, os.Args, os.Environ())
+	err = syscall.Exec(a.Path, os.Args, os.Environ())
 	no, _ := err.(syscall.Errno)
 	fmt.Fprintf(status, "%d", int(no))
 	return 126
-}
-
-// takeTerminal makes pgrp the foreground group of our controlling terminal.
-func takeTerminal(pgrp int) error {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return err
-	}
-	defer tty.Close()
-	return unix.IoctlSetPointerInt(int(tty.Fd()), unix.TIOCSPGRP, pgrp)
 }

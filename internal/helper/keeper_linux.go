@@ -122,6 +122,8 @@ type kept struct {
 	exited    chan uint32   // the leader's wait status, once
 	ownerDead chan struct{} // closed when the owner has died
 	child     chan struct{} // a child ended
+	hurry     chan struct{} // the owner has no more patience
+	severed   chan struct{} // closed when the owner's end of the socket is
 	death     uint64        // boot clock when the owner died
 }
 
@@ -132,7 +134,8 @@ func keeper(raw []byte) int {
 		complain("keeper: %v", err)
 		return 125
 	}
-	k := &kept{exited: make(chan uint32, 1), ownerDead: make(chan struct{}), child: make(chan struct{}, 1)}
+	k := &kept{exited: make(chan uint32, 1), ownerDead: make(chan struct{}), child: make(chan struct{}, 1),
+		hurry: make(chan struct{}, 8), severed: make(chan struct{})}
 	syscall.CloseOnExec(keeperControl)
 	k.conn = newConn(os.NewFile(keeperControl, "control"))
 	k.owner = host.FromFD(keeperOwner, a.OwnerPID)
@@ -153,6 +156,7 @@ func keeper(raw []byte) int {
 		k.send(Event{Type: "failed", Failure: failureOf(err)})
 		return 125
 	}
+	go k.listen()
 	go k.watchOwner()
 	go k.reap(chld)
 	return k.keep()
@@ -221,7 +225,7 @@ func (k *kept) start() error {
 	}
 	c.SysProcAttr = attr
 	var failed func() error
-	if s.Terminal {
+	if s.Front {
 		if failed, err = viaEnter(c, attr); err != nil {
 			return err
 		}
@@ -300,10 +304,26 @@ func (k *kept) send(e Event) {
 	}
 }
 
+// listen takes the owner's messages.
+func (k *kept) listen() {
+	defer close(k.severed)
+	for {
+		var o order
+		if err := k.conn.dec.Decode(&o); err != nil {
+			return
+		}
+		if o.Type == "hurry" {
+			select {
+			case k.hurry <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
 func (k *kept) watchOwner() {
 	if err := k.owner.WaitExit(context.Background()); err != nil {
-		// The socket's end is the second sign.
-		k.conn.dec.Decode(&struct{}{})
+		<-k.severed // the second sign
 	}
 	k.death = host.StartNow() + 1
 	close(k.ownerDead)
@@ -450,17 +470,24 @@ func (k *kept) noteMembers() {
 // ended; meanwhile orphans are still collected.
 func (k *kept) end(death bool) int {
 	pause := time.Second
+	for len(k.hurry) > 0 {
+		<-k.hurry // meant for an earlier stop
+	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.death,
+			Death: death, DeathTicks: k.death, Hurry: k.hurry,
 		})
 		k.send(Event{Type: "ended", Result: &res})
+		if res.Outcome == sweep.Released {
+			return k.released()
+		}
 		if res.Outcome != string(stop.Incomplete) {
 			k.sweepOwner(death)
 			return 0
 		}
 		select {
 		case <-time.After(pause):
+		case <-k.hurry:
 		case <-k.ownerDead:
 			if !death {
 				death = true
@@ -470,6 +497,19 @@ func (k *kept) end(death bool) int {
 		}
 		pause = min(2*pause, 30*time.Second)
 	}
+}
+
+// released: the tree is not ours to end any more, but its orphans are still
+// ours to collect, until the last one is gone or the launch is taken back.
+func (k *kept) released() int {
+	for !k.childless() {
+		<-k.child
+	}
+	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
+		defer store.Close()
+		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID})
+	}
+	return 0
 }
 
 // sweepOwner removes the directory of an owner that died, if this was its last

@@ -23,7 +23,8 @@ type Spec struct {
 	Env      []string `json:"env"`
 	Dir      string   `json:"dir"`
 	Extra    int      `json:"extra"`    // files for the leader beyond the standard three
-	Terminal bool     `json:"terminal"` // the leader becomes the terminal's foreground group
+	Terminal bool     `json:"terminal"` // the leader stays in our session, in a group of its own
+	Front    bool     `json:"front"`    // and that group gets the terminal before the command runs
 	Attr     Attr     `json:"attr"`
 	Linger   bool     `json:"linger"`
 	Survive  bool     `json:"survive"`
@@ -37,6 +38,11 @@ type Event struct {
 	Signal  int           `json:"signal,omitempty"` // that stopped it
 	Failure *Failure      `json:"failure,omitempty"`
 	Result  *sweep.Result `json:"result,omitempty"`
+}
+
+// order is one message from an owner to its keeper.
+type order struct {
+	Type string `json:"type"` // hurry
 }
 
 // Failure carries an error across the process border such that errors.Is and
@@ -90,6 +96,9 @@ func (c *Conn) Receive() (Event, error) {
 	err := c.dec.Decode(&e)
 	return e, err
 }
+
+// Hurry tells the keeper to wait no longer in the phase it is in.
+func (c *Conn) Hurry() error { return c.enc.Encode(order{Type: "hurry"}) }
 
 // Close closes the owner's end.
 func (c *Conn) Close() error { return c.f.Close() }

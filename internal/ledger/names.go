@@ -31,6 +31,36 @@ func (e *NameHeldError) Error() string {
 	return fmt.Sprintf("name %q of scope %q is held by launch %s, which is not proven gone; stop it with 'custody stop %s', or run 'custody sweep' if its owner died", e.Name, e.Scope, e.Holder.Launch, e.Holder.Launch)
 }
 
+// ReleaseName takes a launch's claim away after its record has ended. What is
+// not its claim stays.
+func (o *Owner) ReleaseName(name string, launch proof.ID) error {
+	root, err := os.OpenRoot(filepath.Join(filepath.Dir(o.path), namesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	lock, err := root.OpenFile(".lock", os.O_RDWR|openFlags, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := flock(lock); err != nil {
+		return err
+	}
+	b, err := readPrivate(root, name)
+	if err != nil {
+		return err
+	}
+	var held Claim
+	if err := decode(b, &held); err != nil || held.Launch != launch {
+		return err
+	}
+	return root.Remove(name)
+}
+
 // ClaimName takes a name for a launch. The name is free when nobody claims it
 // or when the record of the launch that claims it has ended; a record ends
 // only after its tree is proven gone. Held is a *NameHeldError.

@@ -68,6 +68,37 @@ type Options struct {
 
 // Leader sends one signal to the leader alone, if it is proven to live.
 func Leader(tree *contain.Tree, sig syscall.Signal) error {
+	return once(tree, func(r *run, s *contain.Sighting) error {
+		for _, m := range s.Members {
+			if lead := tree.Rec.Leader; lead != nil && m.Row.PID == lead.PID {
+				return r.send(m, sig)
+			}
+		}
+		return os.ErrProcessDone
+	})
+}
+
+// Group sends one signal to the leader's process group.
+func Group(tree *contain.Tree, sig syscall.Signal) error {
+	return once(tree, func(r *run, s *contain.Sighting) error {
+		var in []*contain.Member
+		for _, m := range s.Members {
+			if m.InGroup {
+				in = append(in, m)
+			}
+		}
+		if len(in) == 0 {
+			return os.ErrProcessDone
+		}
+		if !r.sendGroup(s, sig) {
+			r.signalEach(in, sig)
+		}
+		return nil
+	})
+}
+
+// once looks once and lets f signal.
+func once(tree *contain.Tree, f func(*run, *contain.Sighting) error) error {
 	r := &run{tree: tree, rep: &Report{}, denied: map[int]error{}}
 	var err error
 	if r.ours, err = host.Ancestors(); err != nil {
@@ -78,12 +109,7 @@ func Leader(tree *contain.Tree, sig syscall.Signal) error {
 		return err
 	}
 	defer s.Close()
-	for _, m := range s.Members {
-		if lead := tree.Rec.Leader; lead != nil && m.Row.PID == lead.PID {
-			return r.send(m, sig)
-		}
-	}
-	return os.ErrProcessDone
+	return f(r, s)
 }
 
 type run struct {

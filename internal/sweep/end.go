@@ -33,6 +33,7 @@ type Result struct {
 
 // Outcomes besides those of package stop.
 const (
+	Released  = "released"   // handed out of custody
 	Survives  = "survives"   // its owner is dead and it is to live on
 	WouldStop = "would-stop" // dry run: members would be signalled
 	WouldFree = "would-free" // dry run: nothing lives, the record would end
@@ -73,6 +74,11 @@ func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 		return res
 	}
 	res.Name = rec.Name
+	if rec.State == ledger.Released {
+		res.Verdict, res.Outcome = proof.Foreign, Released
+		res.Reason = "released from custody; take it back with 'custody adopt' before stopping it"
+		return res
+	}
 	tree := contain.Of(rec, here, opt.Tables)
 	tree.DeathTicks = opt.DeathTicks
 	rep := run(ctx, d, rec, tree, opt)
@@ -151,6 +157,10 @@ func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
 	}
 	if err := d.Remove(rec.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("end record: %w", err)
+	}
+	if rec.Name != "" {
+		// A claim without a record holds nothing: this only tidies up.
+		d.ReleaseName(rec.Name, rec.ID)
 	}
 	return nil
 }

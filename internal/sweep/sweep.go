@@ -145,9 +145,13 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 // nothing of it lives. It reports false if the launch must be stopped.
 func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.Tables, req Request) (Result, bool) {
 	res := Result{ID: r.ID, Name: r.Name}
-	if r.State == ledger.Released {
-		res.Verdict, res.Outcome, res.Reason = proof.Foreign, "released", "released from custody"
-		return res, true
+	released := r.State == ledger.Released
+	if released {
+		// Only whether anything of it lives is of interest: its record goes
+		// with its last process.
+		taken := *r
+		taken.State = ledger.Running
+		r = &taken
 	}
 	tree := contain.Of(r, here, shared)
 	tree.DeathTicks = req.DeathTicks
@@ -161,6 +165,9 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	defer s.Close()
 	res.Verdict, res.Reason = s.Verdict, s.Reason
 	switch {
+	case released && s.Verdict != proof.Gone:
+		res.Verdict, res.Outcome, res.Reason = proof.Foreign, Released, "released from custody"
+		return res, true
 	case s.Verdict == proof.Foreign:
 		res.Outcome = string(stop.Foreign)
 		return res, true

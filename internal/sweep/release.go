@@ -1,0 +1,73 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/custody-project/custody/internal/asset"
+	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/proof"
+)
+
+// Release hands a launch out of custody: its record says so, its directories
+// are its own, and no stop or sweep touches it any more.
+func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
+	release, err := d.HoldStop(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var assets []ledger.Asset
+	err = d.Update(id, func(r *ledger.Record) {
+		if r.Leader == nil {
+			return
+		}
+		assets = r.Assets
+		r.State, r.Assets = ledger.Released, nil
+	})
+	if err != nil {
+		return err
+	}
+	rec, err := d.Read(id)
+	if err != nil {
+		return err
+	}
+	if rec.State != ledger.Released {
+		return errors.New("it is not started yet")
+	}
+	var errs []error
+	for _, a := range assets {
+		errs = append(errs, asset.Release(a, id))
+	}
+	return errors.Join(errs...)
+}
+
+// Reclaim takes a released launch back into custody, if a live process is
+// proven to be of it.
+func Reclaim(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) error {
+	release, err := d.HoldStop(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := d.Read(id)
+	if err != nil {
+		return err
+	}
+	if rec.State != ledger.Released {
+		return fmt.Errorf("it is in custody already (state %s)", rec.State)
+	}
+	rec.State = ledger.Running
+	s, err := contain.Of(rec, here, nil).Look(true)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if s.Verdict != proof.Owned {
+		return fmt.Errorf("verdict %s: %s", s.Verdict, s.Reason)
+	}
+	return d.Update(id, func(r *ledger.Record) { r.State = ledger.Running })
+}
