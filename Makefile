@@ -1,7 +1,54 @@
-.PHONY: build test
+# The same targets serve a newcomer (README.md), a contributor
+# (CONTRIBUTING.md) and .ci/run.
 
-build:
-	CGO_ENABLED=0 go build -o bin/custody ./cmd/custody
+GO       ?= go
+TESTARGS ?=
+PKGS     ?= ./...
+# The packages in which goroutines, processes and locks meet.
+RACEPKGS ?= . ./proof ./internal/...
+SYSTEMS  := linux darwin windows freebsd
+BUILDS   := linux/amd64 linux/386 linux/arm64 linux/arm \
+            darwin/arm64 windows/amd64 windows/386 freebsd/amd64
 
-test: build
-	go test ./...
+.PHONY: build test test-race test-user vet lint cross bench demo ci clean
+
+build: ## one static binary: bin/custody
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/custody ./cmd/custody
+
+test: build ## the whole suite, as whoever you are
+	$(GO) test -timeout 20m $(TESTARGS) $(PKGS)
+
+test-race: ## the core under the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TESTARGS) $(RACEPKGS)
+
+test-user: ## the whole suite as an ordinary user, even when you are root
+	@GO="$(GO)" PKGS="$(PKGS)" TESTARGS="$(TESTARGS)" .ci/as-user
+
+vet: ## go vet for every system
+	@for os in $(SYSTEMS); do \
+		echo "GOOS=$$os $(GO) vet ./..."; \
+		GOOS=$$os CGO_ENABLED=0 $(GO) vet ./... || exit 1; \
+	done
+
+lint: ## gofmt and staticcheck; its version stands in tools/go.mod
+	@out=$$(gofmt -l .); test -z "$$out" || { echo "gofmt -w these:"; echo "$$out"; exit 1; }
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+cross: ## everything compiles, on 32 and 64 bits
+	@for t in $(BUILDS); do \
+		echo "$$t"; \
+		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit 1; \
+	done
+
+bench: ## the ratios of docs/performance.md, measured in one run
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./internal/bench
+	bin/bench $(BENCHARGS)
+
+demo: ## a tree, its owner's death, and what is left
+	$(GO) run ./cmd/custody demo
+
+ci: ## what a submission must pass
+	.ci/run
+
+clean:
+	rm -rf bin
