@@ -120,12 +120,11 @@ type Cmd struct {
 
 	Spec
 
-	owner    *Owner
-	ctx      context.Context
-	launch   *Launch
-	io       stdio
-	waited   bool
-	lookPath string
+	owner  *Owner
+	ctx    context.Context
+	launch *Launch
+	io     stdio
+	waited bool
 }
 
 // Command returns a Cmd that runs name with the arguments, as exec.Command

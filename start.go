@@ -127,10 +127,10 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 		rec.OnOwnerDeath = ledger.Kill
 	}
 	if rec.OnOwnerDeath == ledger.Survive && !s.Kept {
-		return nil, errors.New("OnOwnerDeath Survive needs Kept: somebody must hold the exit status when the owner is gone")
+		return nil, errors.New("a launch that survives its owner needs Kept: somebody must hold the exit status when the owner is gone")
 	}
 	if s.Terminal && !s.Kept {
-		return nil, errors.New("Terminal needs Kept")
+		return nil, errors.New("a launch on the terminal needs Kept")
 	}
 	asked := contain.AskedOf(a.attr)
 	if asked.UID >= 0 {
