@@ -1,0 +1,488 @@
+//go:build linux
+
+// A rig: a state directory, an owner of its own at a chosen level, and the ways
+// to end it. Whatever a test leaves is ended by handle.
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/custody-project/custody"
+	"github.com/custody-project/custody/internal/tree"
+)
+
+// grace is the time between TERM and KILL in these tests; plan is the stop plan.
+const grace = time.Second
+
+var plan = []string{"TERM:1s", "KILL:5s"}
+
+// builtIn is where the custody binary is built, once.
+var builtIn string
+
+var custodyBinary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "custody-e2e-")
+	if err != nil {
+		return "", err
+	}
+	builtIn = dir
+	out := filepath.Join(dir, "custody")
+	cmd := exec.Command("go", "build", "-o", out, "github.com/custody-project/custody/cmd/custody")
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build custody: %w: %s", err, b)
+	}
+	return out, nil
+})
+
+// level is a containment that a test asks for, by a kept or direct launch and
+// by what is taken away.
+type level struct {
+	name    string
+	kept    bool
+	without string
+	want    string // what the launch must say of itself
+}
+
+var (
+	group        = level{"group", false, "cgroup", "group"}
+	lineage      = level{"lineage", true, "cgroup", "lineage"}
+	cgroupDirect = level{"cgroup-direct", false, "", "cgroup"}
+	cgroupKept   = level{"cgroup-kept", true, "", "cgroup"}
+	levels       = []level{group, lineage, cgroupDirect, cgroupKept}
+)
+
+// trigger is the event that makes a tree end.
+type trigger string
+
+const (
+	stopped    trigger = "stop"         // on the live handle
+	ownerDied  trigger = "owner-killed" // its watchdog or keeper lives
+	bothSwept  trigger = "both-killed-sweep"
+	bothOpened trigger = "both-killed-open" // and the next owner opens
+)
+
+var triggers = []trigger{stopped, ownerDied, bothSwept, bothOpened}
+
+// each runs f at each level.
+func each(t *testing.T, ls []level, f func(t *testing.T, r *rig)) {
+	t.Parallel()
+	for _, lv := range ls {
+		t.Run(lv.name, func(t *testing.T) {
+			t.Parallel()
+			f(t, newRig(t, lv))
+		})
+	}
+}
+
+// eachTrigger runs f for each level and trigger.
+func eachTrigger(t *testing.T, ls []level, ts []trigger, f func(t *testing.T, r *rig, by trigger)) {
+	t.Parallel()
+	for _, lv := range ls {
+		for _, tr := range ts {
+			t.Run(lv.name+"/"+string(tr), func(t *testing.T) {
+				t.Parallel()
+				f(t, newRig(t, lv), tr)
+			})
+		}
+	}
+}
+
+type rig struct {
+	t     *testing.T
+	lv    level
+	state string
+	tmp   string // where the owner makes temporary directories
+	dir   string // for everything else
+}
+
+func newRig(t *testing.T, lv level) *rig {
+	t.Helper()
+	root, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	r := &rig{t: t, lv: lv, state: filepath.Join(root, "state"), tmp: filepath.Join(root, "tmp"), dir: filepath.Join(root, "dir")}
+	for _, d := range []string{r.state, r.tmp, r.dir} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// file names a file of the rig.
+func (r *rig) file(name string) string { return filepath.Join(r.dir, name) }
+
+// prog is the argument list of a tree program whose processes announce
+// themselves in the rig's file pids.
+func (r *rig) prog(name string, args ...string) []string {
+	return r.progIn("pids", name, args...)
+}
+
+func (r *rig) progIn(pids, name string, args ...string) []string {
+	return tree.Command(name, append([]string{"-pids", r.file(pids), "-life", "60s"}, args...)...)
+}
+
+func (r *rig) environ() []string {
+	return append(os.Environ(), "TMPDIR="+r.tmp, "CUSTODY_DEBUG_WITHOUT="+r.lv.without)
+}
+
+// client talks to an owner program.
+type client struct {
+	r      *rig
+	cmd    *exec.Cmd
+	pid    int
+	in     io.WriteCloser
+	opened answer
+
+	mu   sync.Mutex
+	n    int
+	wait map[int]chan answer
+	dead chan struct{}
+}
+
+// owner starts an owner program.
+func (r *rig) owner() *client { return r.ownerOf(opening{}) }
+
+func (r *rig) ownerOf(op opening) *client {
+	r.t.Helper()
+	return r.ownerBy(op, nil, nil)
+}
+
+// ownerBy starts an owner program below another one, if before is given.
+func (r *rig) ownerBy(op opening, before []string, set func(*exec.Cmd)) *client {
+	r.t.Helper()
+	op.Dir = r.state
+	if op.Scope == "" {
+		op.Scope = "e2e"
+	}
+	j, _ := json.Marshal(op)
+	argv := append(append([]string{}, before...), self(), "e2e:owner", string(j))
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = r.environ()
+	cmd.Stderr = os.Stderr
+	if set != nil {
+		set(cmd)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c := &client{r: r, cmd: cmd, in: in, wait: map[int]chan answer{}, dead: make(chan struct{})}
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	c.pid = cmd.Process.Pid
+	r.t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	opened := make(chan answer, 1)
+	go func() {
+		defer close(c.dead)
+		dec := json.NewDecoder(out)
+		var a answer
+		if dec.Decode(&a) != nil {
+			return
+		}
+		opened <- a
+		for {
+			var a answer
+			if dec.Decode(&a) != nil {
+				return
+			}
+			c.mu.Lock()
+			ch := c.wait[a.N]
+			c.mu.Unlock()
+			ch <- a
+		}
+	}()
+	select {
+	case c.opened = <-opened:
+	case <-time.After(30 * time.Second):
+		r.t.Fatal("the owner did not open")
+	}
+	if c.opened.Err != "" {
+		r.t.Fatalf("open: %s", c.opened.Err)
+	}
+	return c
+}
+
+// later asks without waiting for the answer.
+func (c *client) later(q request) <-chan answer {
+	ch := make(chan answer, 1)
+	c.mu.Lock()
+	c.n++
+	q.N = c.n
+	c.wait[q.N] = ch
+	c.mu.Unlock()
+	b, _ := json.Marshal(q)
+	if _, err := c.in.Write(append(b, '\n')); err != nil {
+		c.r.t.Errorf("ask the owner: %v", err)
+	}
+	return ch
+}
+
+// ask asks and waits for the answer.
+func (c *client) ask(q request) answer {
+	c.r.t.Helper()
+	return c.await(c.later(q), q.Do)
+}
+
+func (c *client) await(ch <-chan answer, what string) answer {
+	c.r.t.Helper()
+	select {
+	case a := <-ch:
+		return a
+	case <-c.dead:
+		c.r.t.Fatalf("%s: the owner died", what)
+	case <-time.After(60 * time.Second):
+		c.r.t.Fatalf("%s: no answer", what)
+	}
+	return answer{}
+}
+
+// started is a launch of an owner program.
+type started struct {
+	c  *client
+	n  int
+	id string
+	answer
+}
+
+// start starts a launch at the rig's level.
+func (c *client) start(sp spec) *started {
+	c.r.t.Helper()
+	sp.Kept = sp.Kept || c.r.lv.kept
+	if sp.Phases == nil {
+		sp.Phases = plan
+	}
+	a := c.ask(request{Do: "start", Spec: sp})
+	if a.Err != "" {
+		c.r.t.Fatalf("start %q: %s", sp.Args, a.Err)
+	}
+	if want := c.r.lv.want; want != "" && a.Level != want {
+		c.r.t.Fatalf("level %s, want %s", a.Level, want)
+	}
+	return &started{c, a.Count, a.ID, a}
+}
+
+func (l *started) ask(q request) answer {
+	l.c.r.t.Helper()
+	q.Launch = l.n
+	return l.c.ask(q)
+}
+
+func (l *started) later(q request) <-chan answer {
+	q.Launch = l.n
+	return l.c.later(q)
+}
+
+// record is the path of the launch's record.
+func (l *started) record() string {
+	return filepath.Join(l.c.r.state, "e2e", l.c.opened.ID, l.id+".json")
+}
+
+// recordKept and recordEnded are the words of the cases.
+func (l *started) recordKept(when string) {
+	l.c.r.t.Helper()
+	if _, err := os.Stat(l.record()); err != nil {
+		l.c.r.t.Errorf("%s: record is not kept: %v", when, err)
+	}
+}
+
+func (l *started) recordEnded(when string) {
+	l.c.r.t.Helper()
+	until(l.c.r.t, when+": record ends", func() bool {
+		_, err := os.Stat(l.record())
+		return os.IsNotExist(err)
+	})
+}
+
+// kill ends the owner program by KILL and waits for its end.
+func (c *client) kill() {
+	c.cmd.Process.Kill()
+	<-c.dead
+}
+
+// killWithHelpers ends the owner and its helpers such that no helper sees the
+// owner's end.
+func (c *client) killWithHelpers() {
+	c.r.t.Helper()
+	hs := helpersOf(c.r.t, c.pid)
+	for _, h := range hs {
+		h.signal(19) // STOP: from here on it sees nothing
+	}
+	c.kill()
+	for _, h := range hs {
+		h.signal(9)
+		h.ends(10 * time.Second)
+		h.close()
+	}
+}
+
+// pull makes the trigger happen and returns the moment from which the time to
+// GONE is counted.
+func (l *started) pull(by trigger) time.Time {
+	t, c := l.c.r.t, l.c
+	t.Helper()
+	since := time.Now()
+	switch by {
+	case stopped:
+		a := l.ask(request{Do: "stop"})
+		if a.Err != "" {
+			t.Errorf("stop: %s", a.Err)
+		} else if r := a.Results[0]; r.Outcome != "gone" || r.Verdict != custody.Gone {
+			t.Errorf("stop: %+v", r)
+		}
+	case ownerDied:
+		c.kill()
+	case bothSwept:
+		c.killWithHelpers()
+		since = time.Now()
+		rep := c.r.sweep()
+		l.sweptIn(rep)
+	case bothOpened:
+		c.killWithHelpers()
+		since = time.Now()
+		l.sweptIn(*c.r.owner().opened.Swept)
+	}
+	return since
+}
+
+// sweptIn says that a sweep ended the launch.
+func (l *started) sweptIn(rep custody.SweepReport) {
+	l.c.r.t.Helper()
+	for _, r := range rep.Launches {
+		if r.ID.String() == l.id {
+			if r.Outcome != "gone" {
+				l.c.r.t.Errorf("sweep: %+v", r)
+			}
+			return
+		}
+	}
+	l.c.r.t.Errorf("sweep did not see launch %s: %+v", l.id, rep)
+}
+
+// custody runs the command with the rig's state directory.
+func (r *rig) custody(args ...string) (stdout string, code int) {
+	r.t.Helper()
+	cmd := r.command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Run()
+	if errs.Len() > 0 {
+		r.t.Logf("custody %s: %s", strings.Join(args, " "), strings.TrimSpace(errs.String()))
+	}
+	return out.String(), exitCode(cmd)
+}
+
+func (r *rig) command(args ...string) *exec.Cmd {
+	r.t.Helper()
+	bin, err := custodyBinary()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	r.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, bin, append([]string{args[0], "--dir", r.state}, args[1:]...)...)
+	cmd.Env = r.environ()
+	return cmd
+}
+
+// exitCode is the end of a command as a shell shows it.
+func exitCode(cmd *exec.Cmd) int {
+	if cmd.ProcessState == nil {
+		return -1
+	}
+	if sig := signalOf(cmd); sig != 0 {
+		return 128 + int(sig)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+func (r *rig) sweep(args ...string) custody.SweepReport {
+	r.t.Helper()
+	out, code := r.custody(append([]string{"sweep", "--json"}, args...)...)
+	var rep custody.SweepReport
+	if err := json.Unmarshal([]byte(out), &rep); err != nil {
+		r.t.Fatalf("sweep: exit %d, %v: %s", code, err, out)
+	}
+	return rep
+}
+
+func (r *rig) ls() []custody.LaunchInfo {
+	r.t.Helper()
+	out, code := r.custody("ls", "--json")
+	var l []custody.LaunchInfo
+	if err := json.Unmarshal([]byte(out), &l); err != nil {
+		r.t.Fatalf("ls: exit %d, %v: %s", code, err, out)
+	}
+	return l
+}
+
+// noTemp says that no temporary directory of a launch is left.
+func (r *rig) noTemp() {
+	r.t.Helper()
+	until(r.t, "temporary directories are gone", func() bool {
+		left, err := os.ReadDir(r.tmp)
+		return err == nil && len(left) == 0
+	})
+}
+
+// until waits for a state of things.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func self() string {
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return exe
+}
+
+func lines(t *testing.T, file string) []string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(b)), "\n")
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
