@@ -51,7 +51,9 @@ type Spec struct {
 	Kept bool
 
 	// Require refuses the start, before anything is run, unless at least this
-	// level can be had.
+	// level can be had. LevelPIDNS also asks for it: the command then runs in
+	// a PID namespace of its own with a /proc of its own, under an init of
+	// ours (needs Kept, and root or user namespaces).
 	Require Level
 
 	// Linger lets descendants live on after the leader exited; they stay

@@ -105,6 +105,7 @@ type Owner struct {
 	launches map[proof.ID]*Launch
 	closed   bool
 
+	probe cloneProbe
 	dog   dog
 	ctx   context.Context // done when the owner closes
 	stop  context.CancelFunc

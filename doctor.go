@@ -2,6 +2,7 @@ package custody
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/custody-project/custody/internal/helper"
@@ -118,6 +119,8 @@ func Doctor(opt Options) Diagnosis {
 	if cgErr != nil {
 		missing = cgErr.Error()
 	}
+	ns := host.CanNamespace()
+	level(LevelPIDNS, ok && err == nil && ns == nil, fmt.Sprint(ns), "run as root, or allow user namespaces")
 	level(LevelCgroup, ok && base != "", missing, "run where a cgroup v2 directory is writable or delegated")
 	return d
 }

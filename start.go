@@ -175,15 +175,25 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 		rec.Level = contain.Process
 	}
 	missing := "lineage needs a kept launch (Kept)"
+	if s.Require == LevelPIDNS {
+		if !s.Kept {
+			missing = "a PID namespace needs a kept launch (Kept)"
+		} else if err := host.CanNamespace(); err != nil {
+			missing = err.Error()
+		} else {
+			rec.Level = contain.PIDNS
+			return nil
+		}
+	}
 	// A cgroup is used wherever one can be had, and said so in the level.
 	path, err := contain.CgroupPath(rec.ID)
+	if err == nil && !asked.Cgroup && !s.Kept && !o.cloneWorks() {
+		err = fmt.Errorf("a child cloned into a cgroup is killed, as where our own cgroup was once killed; a kept launch (Kept) can still have one: %w", o.probe.err)
+	}
 	if err == nil && !asked.Cgroup {
 		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: path}
 	} else if err != nil && s.Require == LevelCgroup {
 		missing = err.Error()
-	}
-	if s.Require == LevelPIDNS {
-		missing = "a PID namespace of the launch's own is not made yet"
 	}
 	if !contain.AtLeast(rec.Level, string(s.Require)) {
 		return &LevelError{Required: s.Require, Available: Level(rec.Level), Missing: missing}
@@ -360,7 +370,7 @@ func (l *Launch) startKept(a startArgs) error {
 	}
 	k, err := l.o.helper.StartKeeper(helper.Spec{
 		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: dir,
-		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
+		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, PIDNS: l.rec.Level == contain.PIDNS, Join: l.o.joins(), Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
 	}, a.std, a.extra, l.o.self, !a.spec.Terminal)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", a.path, err)

@@ -31,6 +31,7 @@ func (l *look) judge(p *host.Process) (*Member, error) {
 	l.identityFacts(&e, p, row)
 	l.groupFacts(&e, row)
 	l.cgroupFacts(&e, p)
+	l.namespaceFacts(&e, p)
 	l.lineageFacts(&e, p, row)
 	// Circumstances are asked for only when nothing stronger holds.
 	if m.Finding = proof.Judge(e.ev); m.Finding.Verdict != proof.Owned {

@@ -14,34 +14,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The leader of a launch on a terminal must be the terminal's foreground group
-// before its first instruction, or its first read stops it. So the keeper
-// forks this role, which takes the terminal and then becomes the command.
+// Some things the leader must do itself before it becomes the command. The
+// leader of a launch on a terminal must be the terminal's foreground group
+// before its first instruction, or its first read stops it. And where a cgroup
+// can't be entered by clone, the leader must have joined it before it can
+// fork. So the keeper forks this role, which does that and then becomes the
+// command.
 
 type enterArgs struct {
 	Path   string `json:"path"`
-	Status int    `json:"status"` // descriptor of the status pipe
+	Status int    `json:"status"`         // descriptor of the status pipe
+	Front  bool   `json:"front"`          // take the terminal
+	Join   string `json:"join,omitempty"` // cgroup.procs file to join by
 }
 
-// viaEnter rewrites c to run through the role. failed is called after the
-// start: it waits for the execve and returns its error.
-func viaEnter(c *exec.Cmd, attr *syscall.SysProcAttr) (failed func() error, err error) {
-	r, w, err := os.Pipe()
+// via rewrites c to run through a role of this program, which reports over a
+// socket: ours and the role's end are returned.
+func via(role string, c *exec.Cmd, args func(status int) any) (r, w *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
+	r, w = os.NewFile(uintptr(fds[0]), "status"), os.NewFile(uintptr(fds[1]), "status")
 	b := Binary{path: selfExe, self: true}
-	e, err := b.command("enter", enterArgs{Path: c.Path, Status: 3 + len(c.ExtraFiles)})
+	e, err := b.command(role, args(3+len(c.ExtraFiles)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	// The command's environment is the leader's own; the role's variables come
 	// first and are taken out again.
 	c.Env = append(append([]string{}, e.Env[0], e.Env[1]), c.Env...)
-	path := c.Path
 	c.Path = selfExe
 	c.ExtraFiles = append(c.ExtraFiles, w)
-	attr.Setpgid = true
+	return r, w, nil
+}
+
+// viaEnter runs c through the role. failed is called after the start: it waits
+// for the execve and returns its error.
+func viaEnter(c *exec.Cmd, front bool, join string) (failed func() error, err error) {
+	path := c.Path
+	r, w, err := via("enter", c, func(status int) any {
+		return enterArgs{Path: path, Status: status, Front: front, Join: join}
+	})
+	if err != nil {
+		return nil, err
+	}
 	return func() error {
 		w.Close()
 		defer r.Close()
@@ -49,12 +66,17 @@ func viaEnter(c *exec.Cmd, attr *syscall.SysProcAttr) (failed func() error, err 
 		if err != nil || len(b) == 0 {
 			return err
 		}
-		var no int
-		if _, err := fmt.Sscanf(string(b), "%d", &no); err != nil {
-			return fmt.Errorf("start %s: %s", path, b)
-		}
-		return &os.PathError{Op: "fork/exec", Path: path, Err: syscall.Errno(no)}
+		return execError(path, string(b))
 	}, nil
+}
+
+// execError is the error of an execve in a role, as exec.Cmd.Start returns it.
+func execError(path, report string) error {
+	var no int
+	if _, err := fmt.Sscanf(report, "%d", &no); err != nil {
+		return fmt.Errorf("start %s: %s", path, report)
+	}
+	return &os.PathError{Op: "fork/exec", Path: path, Err: syscall.Errno(no)}
 }
 
 // enter is the role.
@@ -65,23 +87,43 @@ func enter(raw []byte) int {
 	}
 	status := os.NewFile(uintptr(a.Status), "status")
 	syscall.CloseOnExec(a.Status)
-	runtime.LockOSThread()
-	tty, err := host.OpenTerminal()
-	if err == nil {
-		err = tty.SetForeground(host.OurGroup())
-		tty.Close()
-	}
-	if err != nil {
-		fmt.Fprintf(status, "take the terminal: %v", err)
+	if err := a.arrive(); err != nil {
+		fmt.Fprint(status, err)
 		return 126
 	}
-	// Signals ignored by whoever started custody are not the command's to
-	// inherit: a caught one is reset by execve.
-	signal.Notify(make(chan os.Signal, 1))
-	var empty unix.Sigset_t
-	unix.PthreadSigmask(unix.SIG_SETMASK, &empty, nil)
-	err = syscall.Exec(a.Path, os.Args, os.Environ())
+	err := becomeCommand(a.Path)
 	no, _ := err.(syscall.Errno)
 	fmt.Fprintf(status, "%d", int(no))
 	return 126
+}
+
+func (a enterArgs) arrive() error {
+	if a.Join != "" {
+		if err := os.WriteFile(a.Join, []byte("0"), 0); err != nil {
+			return fmt.Errorf("join cgroup: %w", err)
+		}
+	}
+	if !a.Front {
+		return nil
+	}
+	tty, err := host.OpenTerminal()
+	if err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	defer tty.Close()
+	if err := tty.SetForeground(host.OurGroup()); err != nil {
+		return fmt.Errorf("take the terminal: %w", err)
+	}
+	return nil
+}
+
+// becomeCommand executes the command in our place. Signals ignored by whoever
+// started custody are not the command's to inherit: a caught one is reset by
+// execve.
+func becomeCommand(path string) error {
+	signal.Notify(make(chan os.Signal, 1))
+	runtime.LockOSThread()
+	var empty unix.Sigset_t
+	unix.PthreadSigmask(unix.SIG_SETMASK, &empty, nil)
+	return syscall.Exec(path, os.Args, os.Environ())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -108,16 +109,19 @@ func selfFile(self *host.Process) (*os.File, error) {
 
 // kept is the state of a keeper.
 type kept struct {
-	spec   Spec
-	conn   *Conn
-	owner  *host.Process
-	dir    *ledger.Owner
-	here   host.Place
-	rec    *ledger.Record
-	leader int
+	spec    Spec
+	conn    *Conn
+	owner   *host.Process
+	dir     *ledger.Owner
+	here    host.Place
+	rec     *ledger.Record
+	leader  int
+	started func()        // run once the owner knows of the start
+	heard   chan struct{} // closed when it has returned
 
 	mu      sync.Mutex
 	sendErr error
+	told    sync.Once
 
 	exited    chan uint32   // the leader's wait status, once
 	ownerDead chan struct{} // closed when the owner has died
@@ -135,7 +139,7 @@ func keeper(raw []byte) int {
 		return 125
 	}
 	k := &kept{exited: make(chan uint32, 1), ownerDead: make(chan struct{}), child: make(chan struct{}, 1),
-		hurry: make(chan struct{}, 8), severed: make(chan struct{})}
+		hurry: make(chan struct{}, 8), severed: make(chan struct{}), heard: make(chan struct{})}
 	syscall.CloseOnExec(keeperControl)
 	k.conn = newConn(os.NewFile(keeperControl, "control"))
 	k.owner = host.FromFD(keeperOwner, a.OwnerPID)
@@ -205,6 +209,9 @@ func (k *kept) begin() error {
 	}
 	crash("keeper-before-report")
 	k.send(Event{Type: "started", PID: k.leader})
+	if k.started != nil {
+		go k.started()
+	}
 	// The leader has its files; ours would keep its pipes open.
 	return k.letGo()
 }
@@ -224,13 +231,21 @@ func (k *kept) start() error {
 		return err
 	}
 	c.SysProcAttr = attr
-	var failed func() error
-	if s.Front {
-		if failed, err = viaEnter(c, attr); err != nil {
-			return err
-		}
+	join := ""
+	if k.rec.Cgroup != nil && s.Join {
+		join = filepath.Join(k.rec.Cgroup.Path, "cgroup.procs")
 	}
-	if k.rec.Cgroup != nil {
+	var failed func() error
+	switch {
+	case s.PIDNS:
+		failed, err = k.viaNamespace(c, join)
+	case s.Front || join != "":
+		failed, err = viaEnter(c, s.Front, join)
+	}
+	if err != nil {
+		return err
+	}
+	if k.rec.Cgroup != nil && join == "" {
 		f, err := os.Open(k.rec.Cgroup.Path)
 		if err != nil {
 			return fmt.Errorf("open cgroup: %w", err)
@@ -262,6 +277,9 @@ func (k *kept) start() error {
 // record writes down the leader's identity. The leader is our unreaped child,
 // so its number is still its own.
 func (k *kept) record() error {
+	if k.rec.State == ledger.Running {
+		return nil // the init of a PID namespace was recorded before it went on
+	}
 	p, err := host.Open(k.leader)
 	if err != nil {
 		return err
@@ -271,8 +289,14 @@ func (k *kept) record() error {
 	if err != nil {
 		return err
 	}
+	var ns uint64
+	if k.spec.PIDNS {
+		if ns, err = p.PIDNS(); err != nil {
+			return err
+		}
+	}
 	return k.dir.Update(k.spec.ID, func(r *ledger.Record) {
-		r.State, r.Leader = ledger.Running, &id
+		r.State, r.Leader, r.TreeNS = ledger.Running, &id, ns
 		k.rec = r
 	})
 }
@@ -382,10 +406,21 @@ func (k *kept) reapOne() bool {
 		}
 	}
 	if err == nil && pid == k.leader {
-		k.send(Event{Type: "exit", Status: uint32(ws)})
-		k.exited <- uint32(ws)
+		if k.started != nil {
+			<-k.heard // its last words come before its own status
+		}
+		k.leaderEnded(uint32(ws))
 	}
 	return true
+}
+
+// leaderEnded tells the leader's end, once. In a PID namespace its init told
+// the command's status before it ended itself.
+func (k *kept) leaderEnded(status uint32) {
+	k.told.Do(func() {
+		k.send(Event{Type: "exit", Status: status})
+		k.exited <- status
+	})
 }
 
 // keep is the keeper's life after the start.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/custody-project/custody/internal/contain"
 	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
 )
@@ -25,6 +26,8 @@ type Spec struct {
 	Extra    int      `json:"extra"`    // files for the leader beyond the standard three
 	Terminal bool     `json:"terminal"` // the leader stays in our session, in a group of its own
 	Front    bool     `json:"front"`    // and that group gets the terminal before the command runs
+	Join     bool     `json:"join"`     // enter the cgroup by cgroup.procs, not by clone
+	PIDNS    bool     `json:"pidns"`    // a PID namespace of its own
 	Attr     Attr     `json:"attr"`
 	Linger   bool     `json:"linger"`
 	Survive  bool     `json:"survive"`
@@ -102,6 +105,27 @@ func (c *Conn) Hurry() error { return c.enc.Encode(order{Type: "hurry"}) }
 
 // Close closes the owner's end.
 func (c *Conn) Close() error { return c.f.Close() }
+
+// Probe starts a process that ends at once inside a cgroup, and returns an
+// error unless it lived to do so.
+func (b Binary) Probe(cgroup string) error {
+	c, err := b.command("probe", nil)
+	if err != nil {
+		return err
+	}
+	d, err := contain.PrepareDirect(c, cgroup)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := c.Start(); err != nil {
+		return err
+	}
+	if p, err := d.Process(c.Process.Pid); err == nil {
+		p.Close()
+	}
+	return c.Wait()
+}
 
 // Mirror starts a process that ends with the given wait status and returns
 // after it ended: its ProcessState and error are the standard library's own.

@@ -18,6 +18,7 @@ var roles = map[string]func(args []byte) int{
 	"watchdog": watchdog,
 	"keeper":   keeper,
 	"enter":    enter,
+	"nsinit":   nsInit,
 	"mirror":   mirror,
 	"probe":    func([]byte) int { return 0 },
 }

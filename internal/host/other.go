@@ -66,3 +66,6 @@ func (p *Process) ExitStatus() (uint32, error) { return 0, ErrUnsupported }
 
 // System names the operating system.
 func System() string { return runtime.GOOS }
+
+// CanNamespace reports that there are no PID namespaces.
+func CanNamespace() error { return ErrUnsupported }
