@@ -56,6 +56,7 @@ func BrandOf([16]byte) Brand                     { return 0 }
 func SetBrand(int, Brand) error                  { return ErrUnsupported }
 func ClearBrand() error                          { return ErrUnsupported }
 func PeekBrand(int) Brand                        { return 0 }
+func MarkBelow(*Process, Brand)                  {}
 func PeekEnv(int, string) (string, bool)         { return "", false }
 func CgroupBase() (string, error)                { return "", ErrUnsupported }
 func CgroupDirID(string) (uint64, error)         { return 0, ErrUnsupported }

@@ -213,8 +213,10 @@ func SetBrand(pid int, b Brand) error {
 
 // ClearBrand takes the mark from our own process, so that a child started
 // outside any launch does not carry it.
-func ClearBrand() error {
-	return unix.Prlimit(0, rlimitRTIME, &unix.Rlimit{Cur: math.MaxUint64, Max: math.MaxUint64}, nil)
+func ClearBrand() error { return clearBrand(0) }
+
+func clearBrand(pid int) error {
+	return unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: math.MaxUint64, Max: math.MaxUint64}, nil)
 }
 
 // Brand reads the mark; 0 where there is none.
