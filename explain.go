@@ -109,7 +109,6 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 			return nil
 		}
 		found = append(found, v)
-		v.tree.Full = true
 		s, err := v.tree.Look(true)
 		if err != nil {
 			return err

@@ -170,7 +170,7 @@ func RemoveCgroup(c *ledger.Cgroup) error {
 	return nil
 }
 
-func (l *look) cgroupFacts(e *gather, p *host.Process, _ host.Row) {
+func (l *look) cgroupFacts(e *gather, p *host.Process) {
 	if len(l.cgIDs) == 0 {
 		return
 	}

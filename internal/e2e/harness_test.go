@@ -22,6 +22,7 @@ import (
 
 	"github.com/custody-project/custody"
 	"github.com/custody-project/custody/internal/tree"
+	"golang.org/x/sys/unix"
 )
 
 // grace is the time between TERM and KILL in these tests; plan is the stop plan.
@@ -105,6 +106,7 @@ type rig struct {
 	state string
 	tmp   string // where the owner makes temporary directories
 	dir   string // for everything else
+	env   []string
 }
 
 func newRig(t *testing.T, lv level) *rig {
@@ -137,14 +139,14 @@ func (r *rig) progIn(pids, name string, args ...string) []string {
 }
 
 func (r *rig) environ() []string {
-	return append(os.Environ(), "TMPDIR="+r.tmp, "CUSTODY_DEBUG_WITHOUT="+r.lv.without)
+	return append(os.Environ(), append(r.env, "TMPDIR="+r.tmp, "CUSTODY_DEBUG_WITHOUT="+r.lv.without)...)
 }
 
 // client talks to an owner program.
 type client struct {
 	r      *rig
 	cmd    *exec.Cmd
-	pid    int
+	proc   handle // the owner program itself
 	in     io.WriteCloser
 	opened answer
 
@@ -189,9 +191,10 @@ func (r *rig) ownerBy(op opening, before []string, set func(*exec.Cmd)) *client 
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	c.pid = cmd.Process.Pid
 	r.t.Cleanup(func() {
 		in.Close()
+		c.proc.signal(9)
+		c.proc.close()
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
@@ -223,6 +226,11 @@ func (r *rig) ownerBy(op opening, before []string, set func(*exec.Cmd)) *client 
 	if c.opened.Err != "" {
 		r.t.Fatalf("open: %s", c.opened.Err)
 	}
+	fd, err := unix.PidfdOpen(c.opened.PID, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c.proc = handle{tree.Proc{Role: "owner", PID: c.opened.PID}, fd}
 	return c
 }
 
@@ -319,15 +327,15 @@ func (l *started) recordEnded(when string) {
 
 // kill ends the owner program by KILL and waits for its end.
 func (c *client) kill() {
-	c.cmd.Process.Kill()
-	<-c.dead
+	c.proc.signal(9)
+	c.proc.ends(10 * time.Second)
 }
 
 // killWithHelpers ends the owner and its helpers such that no helper sees the
 // owner's end.
 func (c *client) killWithHelpers() {
 	c.r.t.Helper()
-	hs := helpersOf(c.r.t, c.pid)
+	hs := helpersOf(c.r.t, c.proc.PID)
 	for _, h := range hs {
 		h.signal(19) // STOP: from here on it sees nothing
 	}

@@ -117,7 +117,7 @@ func ownerProgram(args []string) {
 			}
 			s.events = append(s.events, x)
 		}})
-	first := answer{}
+	first := answer{PID: os.Getpid()}
 	if s.o = o; err != nil {
 		first.fail(err)
 	} else {

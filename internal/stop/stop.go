@@ -219,12 +219,13 @@ func (r *run) await(ctx context.Context, ms []*contain.Member, sig syscall.Signa
 	next := time.Now()
 	left := append([]*contain.Member{}, ms...)
 	for {
-		for len(left) > 0 {
-			if gone, err := left[0].Proc.Exited(); err != nil || !gone {
-				break
+		live := left[:0]
+		for _, m := range left {
+			if gone, err := m.Proc.Exited(); err != nil || !gone {
+				live = append(live, m)
 			}
-			left = left[1:]
 		}
+		left = live
 		if len(left) == 0 {
 			return true
 		}
