@@ -142,7 +142,7 @@ func visitOwner(store *ledger.Store, scope string, id proof.ID, here host.Place,
 	}
 	defer d.Close()
 	owner, err := d.ReadOwner()
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !store.Has(scope, id) {
 		return nil, nil
 	}
 	if err != nil {

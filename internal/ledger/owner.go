@@ -3,7 +3,9 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +27,8 @@ const (
 	lockFile  = "lock"
 	ownerFile = "owner.json"
 	namesDir  = "names"
+	newPrefix = ".new-" // of an owner's directory that is being made
+	oldPrefix = ".old-" // of one that is being removed
 )
 
 // NewOwner makes the directory of a new owner and takes its lock.
@@ -41,7 +45,7 @@ func (s *Store) NewOwner(rec OwnerRecord) (*Owner, error) {
 	// The directory is made under a hidden name and renamed once it is whole
 	// and locked, so that no sweeper ever sees a live owner unlocked.
 	rel := filepath.Join(rec.Scope, rec.ID.String())
-	tmp := filepath.Join(rec.Scope, ".new-"+rec.ID.String())
+	tmp := filepath.Join(rec.Scope, newPrefix+rec.ID.String())
 	if err := s.root.Mkdir(tmp, 0o700); err != nil {
 		return nil, fmt.Errorf("make owner: %w", err)
 	}
@@ -154,7 +158,10 @@ func (o *Owner) openLock() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("owner %s: lock: %w", o.ID, err)
 	}
-	if err := checkFile(f); err != nil {
+	if err = checkFile(f); err == nil {
+		err = notLinked(o.root, lockFile, f)
+	}
+	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("owner %s: lock: %w", o.ID, err)
 	}
@@ -307,7 +314,14 @@ func (s *Store) RemoveOwner(o *Owner) error {
 	if len(recs)+len(odd) > 0 {
 		return fmt.Errorf("owner %s: %d records left: %w", o.ID, len(recs)+len(odd), fs.ErrExist)
 	}
-	return s.root.RemoveAll(filepath.Join(o.Scope, o.ID.String()))
+	// Out of sight first: a crash while its files are removed one by one must
+	// not leave a directory that looks like an owner's and can't be believed.
+	old := filepath.Join(o.Scope, oldPrefix+o.ID.String())
+	err = s.root.Rename(filepath.Join(o.Scope, o.ID.String()), old)
+	if err != nil {
+		return fmt.Errorf("owner %s: remove: %w", o.ID, err)
+	}
+	return s.root.RemoveAll(old)
 }
 
 // readFile reads a file of ours without following links; anything but a
@@ -315,24 +329,69 @@ func (s *Store) RemoveOwner(o *Owner) error {
 func (o *Owner) readFile(name string) ([]byte, error) { return readPrivate(o.root, name) }
 
 func readPrivate(root *os.Root, name string) ([]byte, error) {
+	for try := 0; ; try++ {
+		f, err := openPrivate(root, name)
+		if errors.Is(err, errReplaced) && try < 1000 {
+			continue // a writer put another file in its place meanwhile: read that
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		b, err := io.ReadAll(io.LimitReader(f, MaxRecord+1))
+		if err != nil {
+			return nil, err
+		}
+		return b, nil
+	}
+}
+
+// errReplaced says that the name means another file by now.
+var errReplaced = errors.New("was replaced while it was opened")
+
+func openPrivate(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|openFlags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if fi, e := root.Lstat(name); e == nil && fi.Mode()&fs.ModeSymlink != 0 {
+			return nil, errors.New("is a link to nothing")
+		} else if e == nil {
+			return nil, errReplaced
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	if err := checkFile(f); err != nil {
+	if err = checkFile(f); errors.Is(err, fs.ErrNotExist) {
+		err = errReplaced
+	}
+	if err == nil {
+		err = notLinked(root, name, f)
+	}
+	if err != nil {
+		f.Close()
 		return nil, err
 	}
-	b := make([]byte, MaxRecord+1)
-	n := 0
-	for n < len(b) {
-		m, err := f.Read(b[n:])
-		n += m
-		if m == 0 || err != nil {
-			break
-		}
+	return f, nil
+}
+
+// notLinked refuses a file that was reached through a link: an os.Root follows
+// links that stay inside it, whatever the flags of the open say.
+func notLinked(root *os.Root, name string, f *os.File) error {
+	named, err := root.Lstat(name)
+	if err != nil {
+		return err
 	}
-	return b[:n], nil
+	opened, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	switch {
+	case os.SameFile(named, opened):
+		return nil
+	case named.Mode()&fs.ModeSymlink != 0:
+		return errors.New("is a link")
+	}
+	return errReplaced
 }
 
 func (o *Owner) writeFile(name string, b []byte, sync bool) error {
@@ -340,8 +399,10 @@ func (o *Owner) writeFile(name string, b []byte, sync bool) error {
 }
 
 func writePrivate(root *os.Root, name string, b []byte, sync bool) error {
-	tmp := "." + name + ".tmp"
-	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|openFlags, 0o600)
+	// A name of its own: two writers never share a file, and what a crash
+	// leaves under a fixed one is never written through.
+	tmp := fmt.Sprintf(".%s.%016x.tmp", name, rand.Uint64())
+	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|openFlags, 0o600)
 	if err != nil {
 		return err
 	}

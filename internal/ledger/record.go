@@ -16,7 +16,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"time"
@@ -175,15 +174,12 @@ func decode(b []byte, into any) error {
 	case *v.Version < 1:
 		return fmt.Errorf("version %d: there was none", *v.Version)
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := checkKeys(b); err != nil {
 		return err
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return errors.New("more than one JSON value")
-	}
-	return nil
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	return d.Decode(into)
 }
 
 // DecodeRecord reads and checks a record. What it accepts is well formed; if
@@ -273,6 +269,11 @@ func (r *Record) check() error {
 		}
 		if err := checkPath(a.Path); err != nil {
 			return fmt.Errorf("asset: %w", err)
+		}
+		if a.Kind == TempDir {
+			if err := CheckName(a.Env); err != nil {
+				return fmt.Errorf("asset: %w", err)
+			}
 		}
 	}
 	return nil

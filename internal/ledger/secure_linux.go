@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -52,6 +53,9 @@ func checkOwn(fi os.FileInfo, what string, want os.FileMode) error {
 	}
 	if fi.Mode().Perm()&0o077 != 0 {
 		return fmt.Errorf("%s open to others (mode %04o); make it private with chmod %04o", what, fi.Mode().Perm(), want)
+	}
+	if st.Nlink == 0 {
+		return fmt.Errorf("%s was removed or replaced after it was opened: %w", what, fs.ErrNotExist)
 	}
 	if fi.Mode().IsRegular() && st.Nlink != 1 {
 		return fmt.Errorf("file has %d names (hard links), want one", st.Nlink)

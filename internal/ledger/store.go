@@ -105,6 +105,13 @@ func (s *Store) Owners(scope string) ([]proof.ID, []Odd, error) {
 	return ids, odd, err
 }
 
+// Has reports whether the owner has a directory: a file missing in it is then
+// no sign that the owner ended.
+func (s *Store) Has(scope string, id proof.ID) bool {
+	_, err := s.root.Lstat(filepath.Join(scope, id.String()))
+	return err == nil
+}
+
 var errSkip = errors.New("skip")
 
 // list returns the directories below rel that pass check.

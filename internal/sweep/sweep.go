@@ -67,13 +67,17 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 			}
 			sweepOwner(ctx, store, scope, id, here, shared, req, &rep)
 		}
+		if !req.DryRun {
+			// Litter is no reason to fail, and the next sweep tries again.
+			store.Tidy(scope)
+		}
 	}
 	return rep, nil
 }
 
 func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, shared contain.Tables, req Request, rep *Report) {
 	aside := func(path string, err error) {
-		if !errors.Is(err, fs.ErrNotExist) { // swept by somebody else meanwhile
+		if !errors.Is(err, fs.ErrNotExist) || store.Has(scope, id) { // else swept by somebody else meanwhile
 			rep.Odd = append(rep.Odd, ledger.Odd{Path: path, Reason: err.Error()})
 		}
 	}
