@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -235,10 +236,17 @@ func (p *Process) Brand() (Brand, error) {
 	return Brand(v), nil
 }
 
+var walks atomic.Int64
+
+// Walks counts the walks of the process table by this process: what a sweep
+// must not need for each record.
+func Walks() int64 { return walks.Load() }
+
 // ReadTable walks the process table once. A process whose line can't be read
 // is left out only if it is gone; any other failure fails the walk, so that
 // "not seen" never means "could not look".
 func ReadTable() (*Table, error) {
+	walks.Add(1)
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
