@@ -195,7 +195,7 @@ func (l *Launch) runStop(s *stopping, phases []stop.Phase) {
 		l.sayGoodbye()
 	}
 	res := sweep.End(context.Background(), l.o.dir, l.rec.ID, l.o.here, sweep.Options{
-		Phases: phases, Hurry: s.hurry,
+		Phases: phases, Hurry: s.hurry, Known: l.rec,
 		Event: func(sent stop.Sent) { l.o.event(sentEvent(l.rec.ID, l.rec.Name, sent)) },
 	})
 	s.res = stopResult(res)
@@ -274,7 +274,7 @@ func (l *Launch) letGo() {
 // endNow stops a tree whose start failed.
 func (l *Launch) endNow() {
 	sweep.End(context.Background(), l.o.dir, l.rec.ID, l.o.here, sweep.Options{
-		Phases: []stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}},
+		Phases: []stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}}, Known: l.rec,
 	})
 }
 

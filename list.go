@@ -211,7 +211,7 @@ func Stop(ctx context.Context, launch string, opt StopOptions) (StopResult, erro
 		return StopResult{}, err
 	}
 	defer d.Close()
-	o := sweep.Options{}
+	o := sweep.Options{Known: v.rec}
 	for _, p := range opt.Phases {
 		o.Phases = append(o.Phases, stop.Phase(p))
 	}

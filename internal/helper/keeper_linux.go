@@ -204,7 +204,7 @@ func (k *kept) begin() error {
 	crash("keeper-before-record")
 	if err := k.record(); err != nil {
 		// User code runs and can't be written down: it must not stay.
-		sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{Death: true, Keep: true})
+		sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{Death: true, Keep: true, Known: k.rec})
 		return err
 	}
 	crash("keeper-before-report")
@@ -510,7 +510,7 @@ func (k *kept) end(death bool) int {
 	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.death, Hurry: k.hurry,
+			Death: death, DeathTicks: k.death, Hurry: k.hurry, Known: k.rec,
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {

@@ -41,9 +41,14 @@ const (
 
 // Options of End.
 type Options struct {
-	Death      bool         // the owner died: use the death phases
-	Phases     []stop.Phase // instead of the recorded plan
-	Keep       bool         // stop the tree, but leave assets and record to the owner
+	Death  bool         // the owner died: use the death phases
+	Phases []stop.Phase // instead of the recorded plan
+	Keep   bool         // stop the tree, but leave assets and record to the owner
+
+	// Known is the record as the caller remembers it. A record that is missing
+	// on disk is no proof that the tree is gone: somebody may have deleted the
+	// state directory. Then this one is gone by.
+	Known      *ledger.Record
 	DeathTicks uint64
 	Tables     contain.Tables
 	Event      func(stop.Sent)
@@ -55,19 +60,22 @@ type Options struct {
 func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt Options) Result {
 	res := Result{ID: id}
 	release, err := d.HoldStop(ctx, id)
+	if errors.Is(err, fs.ErrNotExist) { // the owner's directory is gone, nobody can hold it
+		release, err = func() {}, nil
+	}
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) { // the owner's directory is gone
-			res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
-			return res
-		}
 		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		return res
 	}
 	defer release()
 	rec, err := d.Read(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
-		return res
+		if opt.Known == nil {
+			res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
+			return res
+		}
+		known := *opt.Known
+		rec, err = &known, nil
 	}
 	if err != nil {
 		res.Outcome, res.Reason = string(stop.Incomplete), fmt.Sprintf("record can't be believed: %v", err)

@@ -129,7 +129,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots; wg.Done() }()
-			opt := Options{Death: true, DeathTicks: req.DeathTicks}
+			opt := Options{Death: true, DeathTicks: req.DeathTicks, Known: r}
 			if req.Event != nil {
 				opt.Event = func(s stop.Sent) { req.Event(r.ID, s) }
 			}
