@@ -14,6 +14,13 @@ import (
 // Answer is what was learnt of one question: yes, no, or unknown.
 type Answer = proof.Answer
 
+// The answers. The zero value is Unknown.
+const (
+	Unknown = proof.Unknown
+	Yes     = proof.Yes
+	No      = proof.No
+)
+
 // Check is one thing that Doctor asked of this host, by using it once.
 type Check struct {
 	Name   string `json:"name"`
@@ -124,3 +131,6 @@ func Doctor(opt Options) Diagnosis {
 	level(LevelCgroup, ok && base != "", missing, "run where a cgroup v2 directory is writable or delegated")
 	return d
 }
+
+// System names the operating system and its kernel version.
+func System() string { return host.System() }

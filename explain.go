@@ -11,6 +11,18 @@ import (
 	"github.com/custody-project/custody/proof"
 )
 
+// Role is what a process is to custody.
+type Role string
+
+const (
+	RoleNone     Role = ""         // nothing that a record knows
+	RoleLeader   Role = "leader"   // the first process of a launch
+	RoleMember   Role = "member"   // proven to be of a launch
+	RoleOwner    Role = "owner"    // on whose behalf trees run
+	RoleKeeper   Role = "keeper"   // parent and subreaper of a kept launch
+	RoleWatchdog Role = "watchdog" // watches an owner; told by parent and title, which prove nothing
+)
+
 // Explanation says whose a process is, on what evidence, and whether it would
 // be signalled.
 type Explanation struct {
@@ -18,9 +30,11 @@ type Explanation struct {
 	Verdict     Verdict    `json:"verdict"`
 	Launch      *ID        `json:"launch"` // null where no launch has to do with it
 	Name        string     `json:"name,omitempty"`
+	Role        Role       `json:"role,omitempty"`
 	Reason      string     `json:"reason"`
 	Evidence    []Evidence `json:"evidence"`
 	WouldSignal bool       `json:"would_signal"`
+	State       string     `json:"state,omitempty"` // the kernel's letter; Z for one that ended and was not collected
 	Command     []string   `json:"command,omitempty"`
 	Parent      int        `json:"parent,omitempty"`
 }
@@ -29,7 +43,7 @@ type Explanation struct {
 // it, or name). For a pid it returns one explanation.
 //
 // The error matches ErrNotFound if there is no such launch, os.ErrProcessDone
-// if there is no such process.
+// if there is no such process and no record names it.
 func Explain(ctx context.Context, target string, opt ListOptions) ([]Explanation, error) {
 	if pid, err := strconv.Atoi(target); err == nil && len(target) < 8 {
 		x, err := explainPID(ctx, pid, opt)
@@ -48,22 +62,31 @@ func explainPID(ctx context.Context, pid int, opt ListOptions) (Explanation, err
 		return x, nil
 	}
 	p, err := host.Open(pid)
+	if errors.Is(err, os.ErrProcessDone) {
+		return explainEnded(ctx, x, opt)
+	}
 	if err != nil {
-		return x, fmt.Errorf("explain: %w", err)
+		return x, fmt.Errorf("explain process %d: %w", pid, err)
 	}
 	defer p.Close()
 	row, err := p.Stat()
 	if err != nil {
-		return x, fmt.Errorf("explain: %w", err)
+		return x, fmt.Errorf("explain process %d: %w", pid, err)
 	}
-	x.Parent = row.PPID
+	x.Parent, x.State = row.PPID, string(rune(row.State))
 	x.Command, _ = p.Command() // its line may be out of our sight
+	if exited, err := p.Exited(); err == nil && exited {
+		return explainZombie(ctx, x, p, opt)
+	}
 	var aside []SetAside
 	best := -1
-	err = visit(ctx, opt, func(v visited) error {
+	err = visitAll(ctx, opt, func(v visited) error {
+		x.ownerRole(p, row, v)
+		return nil
+	}, func(v visited) error {
 		m, err := v.tree.Judge(p)
 		if errors.Is(err, os.ErrProcessDone) {
-			return fmt.Errorf("explain: process %d: %w", pid, err)
+			return &endedError{fmt.Sprintf("explain: process %d ended meanwhile", pid)}
 		}
 		if err != nil {
 			return nil // this record can't tell; another may
@@ -72,16 +95,132 @@ func explainPID(ctx context.Context, pid int, opt ListOptions) (Explanation, err
 		if r := weight(f); r > best {
 			best = r
 			id := v.rec.ID
-			x.Verdict, x.Reason, x.Evidence, x.WouldSignal = f.Verdict, f.Reason, f.Evidence, f.MaySignal()
-			x.Launch, x.Name = &id, v.rec.Name
-			if f.Verdict == proof.Foreign && r == 0 {
-				x.Launch, x.Name = nil, ""
+			if x.Role == RoleNone || f.Verdict == proof.Owned {
+				x.Verdict, x.Reason, x.Evidence, x.WouldSignal = f.Verdict, f.Reason, f.Evidence, f.MaySignal()
+				x.Launch, x.Name = &id, v.rec.Name
+				if f.Verdict == proof.Foreign && r == 0 {
+					x.Launch, x.Name, x.Reason = nil, "", "no fact ties it to any recorded launch"
+				}
 			}
+			if x.Role == RoleNone && f.Verdict == proof.Owned {
+				x.Role = RoleMember
+				if is(p, v.rec.Leader) {
+					x.Role = RoleLeader
+				}
+			}
+		}
+		if v.rec.Keeper != nil && is(p, v.rec.Keeper) {
+			x.isHelper(RoleKeeper, "it is the keeper of launch "+v.rec.ID.Short()+": the parent of its tree, and no member; it ends by itself after its launch")
 		}
 		return nil
 	}, &aside)
 	return x, err
 }
+
+// ownerRole notes if the process is an owner, or stands beside one as its
+// watchdog.
+func (x *Explanation) ownerRole(p *host.Process, row host.Row, v visited) {
+	switch {
+	case is(p, &v.owner.Process) && !v.owner.Closed:
+		x.isHelper(RoleOwner, "it is an owner of scope "+v.owner.Scope+": trees run on its behalf, and custody never signals an owner")
+	case v.alive && row.PPID == v.owner.Process.PID && len(x.Command) > 0 && x.Command[0] == "custody-watchdog":
+		x.isHelper(RoleWatchdog, fmt.Sprintf("it is the watchdog of owner %d: it sweeps the owner's launches when the owner dies", row.PPID))
+	}
+}
+
+// isHelper notes a role that is no membership. A process can be that and a
+// member of an outer launch, which then decides the verdict.
+func (x *Explanation) isHelper(r Role, reason string) {
+	x.Role = r
+	if x.Verdict != proof.Owned {
+		x.Verdict, x.Reason, x.Launch, x.Name, x.WouldSignal = proof.Foreign, reason, nil, "", false
+	}
+}
+
+// is reports whether a process is a recorded one, by what the kernel never
+// gives twice.
+func is(p *host.Process, id *proof.Identity) bool {
+	if id == nil || id.PID != p.PID() {
+		return false
+	}
+	got, err := p.Identity()
+	if err != nil {
+		return false
+	}
+	switch {
+	case id.FileHandle != "" && got.FileHandle != "":
+		return got.FileHandle == id.FileHandle
+	case id.Inode != 0 && got.Inode != 0:
+		return got.Inode == id.Inode
+	}
+	return got.Start == id.Start && got.ExeIno == id.ExeIno
+}
+
+// explainZombie explains a process that has ended and that nobody collected.
+// It is dead for ownership; only its parent can make the number free.
+func explainZombie(ctx context.Context, x Explanation, p *host.Process, opt ListOptions) (Explanation, error) {
+	x.Verdict = proof.Gone
+	x.Evidence = []Evidence{{Fact: proof.Live, Source: "pidfd", Holds: proof.No}}
+	parent := "its parent"
+	if q, err := host.Open(x.Parent); err == nil {
+		defer q.Close()
+		if row, err := q.Stat(); err == nil {
+			parent = fmt.Sprintf("its parent, process %d (%s),", x.Parent, row.Comm)
+		}
+	}
+	x.Reason = "it has ended, a zombie: " + parent + " lives and has not collected it"
+	note := func(v visited, r Role, n *proof.Identity) {
+		if is(p, n) {
+			id := v.rec.ID
+			x.Launch, x.Name, x.Role = &id, v.rec.Name, r
+		}
+	}
+	var aside []SetAside
+	err := visit(ctx, opt, func(v visited) error {
+		note(v, RoleLeader, v.rec.Leader)
+		note(v, RoleKeeper, v.rec.Keeper)
+		for _, m := range v.rec.Members {
+			note(v, RoleMember, &m)
+		}
+		return nil
+	}, &aside)
+	return x, err
+}
+
+// explainEnded explains a pid that no process has, if a record names it.
+func explainEnded(ctx context.Context, x Explanation, opt ListOptions) (Explanation, error) {
+	found := false
+	note := func(v visited, role Role, n *proof.Identity) {
+		if found || n == nil || n.PID != x.PID {
+			return
+		}
+		id := v.rec.ID
+		found, x.Verdict, x.Role, x.Launch, x.Name = true, proof.Gone, role, &id, v.rec.Name
+		x.Reason = fmt.Sprintf("it has ended; it was the %s of launch %s, whose record is still there", role, id.Short())
+		x.Evidence = []Evidence{{Fact: proof.Live, Source: "pidfd_open", Holds: proof.No}}
+	}
+	var aside []SetAside
+	err := visit(ctx, opt, func(v visited) error {
+		note(v, RoleLeader, v.rec.Leader)
+		note(v, RoleKeeper, v.rec.Keeper)
+		for _, m := range v.rec.Members {
+			note(v, RoleMember, &m)
+		}
+		return nil
+	}, &aside)
+	if err == nil && !found {
+		err = &endedError{fmt.Sprintf("explain: there is no process %d, and no record names it", x.PID)}
+	}
+	return x, err
+}
+
+// endedError is os.ErrProcessDone in words that name the process.
+type endedError struct{ text string }
+
+func (e *endedError) Error() string { return e.text }
+
+// Is matches os.ErrProcessDone.
+func (e *endedError) Is(target error) bool { return target == os.ErrProcessDone }
 
 // weight orders what records say of one process: the one that owns it, the
 // one that may, the one whose number it took, any other.
@@ -117,7 +256,12 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 		id := v.rec.ID
 		for _, m := range s.Members {
 			args, _ := m.Proc.Command()
-			out = append(out, explained(m.Row.PID, m.Row.PPID, &id, v.rec.Name, args, m.Finding))
+			x := explained(m.Row.PID, m.Row.PPID, &id, v.rec.Name, args, m.Finding)
+			x.Role, x.State = RoleMember, string(rune(m.Row.State))
+			if v.rec.Leader != nil && v.rec.Leader.PID == x.PID {
+				x.Role = RoleLeader
+			}
+			out = append(out, x)
 		}
 		for _, p := range s.Suspects {
 			out = append(out, explained(p.PID, 0, &id, v.rec.Name, nil, p.Finding))

@@ -416,9 +416,9 @@ func (l *Launch) Wait(ctx context.Context) (*os.ProcessState, error) {
 type Member struct {
 	PID     int      `json:"pid"`
 	PPID    int      `json:"ppid"`
-	State   string   `json:"state"`
-	Command string   `json:"command"`
-	Args    []string `json:"args,omitempty"`
+	State   string   `json:"state"`   // the kernel's letter; empty for a suspect that was not opened long enough
+	Comm    string   `json:"comm"`    // the kernel's short name
+	Command []string `json:"command"` // its arguments as it shows them now; empty where they can't be seen
 	Proof   Finding  `json:"proof"`
 }
 
@@ -447,7 +447,7 @@ func members(s *contain.Sighting) []Member {
 	for _, m := range s.Members {
 		args, _ := m.Proc.Command() // its line may be out of our sight
 		out = append(out, Member{PID: m.Row.PID, PPID: m.Row.PPID, State: string(rune(m.Row.State)),
-			Command: m.Row.Comm, Args: args, Proof: finding(m.Finding)})
+			Comm: m.Row.Comm, Command: append([]string{}, args...), Proof: finding(m.Finding)})
 	}
 	return out
 }

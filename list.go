@@ -94,6 +94,11 @@ type visited struct {
 
 // visit calls f for every record. One walk of the process table serves all.
 func visit(ctx context.Context, opt ListOptions, f func(visited) error, aside *[]SetAside) error {
+	return visitAll(ctx, opt, nil, f, aside)
+}
+
+// visitAll is visit that calls owner for every owner, before its records.
+func visitAll(ctx context.Context, opt ListOptions, owner func(visited) error, f func(visited) error, aside *[]SetAside) error {
 	store, here, err := openState(opt.Dir, opt.AllowNetworkFS)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -122,7 +127,7 @@ func visit(ctx context.Context, opt ListOptions, f func(visited) error, aside *[
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			odd, err := visitOwner(store, scope, id, here, tables, f)
+			odd, err := visitOwner(store, scope, id, here, tables, owner, f)
 			if err != nil {
 				return err
 			}
@@ -132,7 +137,7 @@ func visit(ctx context.Context, opt ListOptions, f func(visited) error, aside *[
 	return nil
 }
 
-func visitOwner(store *ledger.Store, scope string, id proof.ID, here host.Place, tables contain.Tables, f func(visited) error) ([]ledger.Odd, error) {
+func visitOwner(store *ledger.Store, scope string, id proof.ID, here host.Place, tables contain.Tables, each, f func(visited) error) ([]ledger.Odd, error) {
 	d, err := store.OpenOwner(scope, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // ended meanwhile
@@ -153,6 +158,11 @@ func visitOwner(store *ledger.Store, scope string, id proof.ID, here host.Place,
 		return append(odd, ledger.Odd{Path: d.Path(), Reason: err.Error()}), nil
 	}
 	alive := sweep.OwnerAlive(owner, here) == proof.Yes && !owner.Closed
+	if each != nil {
+		if err := each(visited{store: store, dir: d, owner: owner, alive: alive, here: here}); err != nil {
+			return odd, err
+		}
+	}
 	for _, r := range recs {
 		err := f(visited{store: store, dir: d, owner: owner, alive: alive, rec: r, here: here, tree: contain.Of(r, here, tables)})
 		if err != nil {
@@ -186,7 +196,7 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 		info.State = s.Verdict.String()
 	}
 	for _, p := range s.Suspects {
-		info.Suspects = append(info.Suspects, Member{PID: p.PID, Command: p.Comm, Proof: finding(p.Finding)})
+		info.Suspects = append(info.Suspects, Member{PID: p.PID, Comm: p.Comm, Command: []string{}, Proof: finding(p.Finding)})
 	}
 	return info
 }
@@ -198,6 +208,7 @@ type StopOptions struct {
 	Phases         []Phase // instead of the launch's own plan
 	AllowNetworkFS bool
 	OnEvent        func(Event)
+	OnProgress     func(StopProgress) // called when a phase begins and when fewer are left; must not block
 }
 
 // Stop stops a launch of any owner, by its id, an unambiguous start of it (at
@@ -217,6 +228,9 @@ func Stop(ctx context.Context, launch string, opt StopOptions) (StopResult, erro
 	}
 	if opt.OnEvent != nil {
 		o.Event = func(s stop.Sent) { opt.OnEvent(sentEvent(v.rec.ID, v.rec.Name, s)) }
+	}
+	if opt.OnProgress != nil {
+		o.Told = func(p stop.Progress) { opt.OnProgress(stopProgress(v.rec.ID, v.rec.Name, p)) }
 	}
 	res := stopResult(sweep.End(ctx, d, v.rec.ID, v.here, o))
 	if res.Outcome != string(stop.Gone) {

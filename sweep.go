@@ -20,6 +20,7 @@ type SweepOptions struct {
 	DryRun         bool // report what would be done, change nothing
 	AllowNetworkFS bool
 	OnEvent        func(Event)
+	OnProgress     func(StopProgress) // as in StopOptions; from several goroutines
 }
 
 // SetAside is an entry of the state directory that was not believed: it is
@@ -63,6 +64,9 @@ func Sweep(ctx context.Context, opt SweepOptions) (SweepReport, error) {
 	req := sweep.Request{Scope: opt.Scope, DryRun: opt.DryRun}
 	if opt.OnEvent != nil {
 		req.Event = func(id proof.ID, s stop.Sent) { opt.OnEvent(sentEvent(id, "", s)) }
+	}
+	if opt.OnProgress != nil {
+		req.Told = func(id proof.ID, p stop.Progress) { opt.OnProgress(stopProgress(id, "", p)) }
 	}
 	rep, err := sweep.Sweep(ctx, store, here, req)
 	return sweepReport(rep), err

@@ -40,20 +40,46 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 
 func execute(ctx context.Context, args []string) int {
+	global = common{}
 	cmd := root()
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
-	code := exitFailed
+	code := exitCode(err)
 	var ee *exitError
-	if errors.As(err, &ee) {
-		code = ee.code
-		if ee.err == nil {
-			return code
+	if errors.As(err, &ee) && ee.err == nil {
+		return code
+	}
+	if !global.json { // a bad flag before it ends the parsing
+		global.json = asksForJSON(args)
+	}
+	complainCode(err, code)
+	return code
+}
+
+// exitCode maps an error to the exit code that tells it apart in a script.
+func exitCode(err error) int {
+	var ee *exitError
+	switch {
+	case errors.As(err, &ee):
+		return ee.code
+	case errors.Is(err, custody.ErrIncomplete):
+		return exitIncomplete
+	}
+	return exitFailed
+}
+
+// asksForJSON looks for --json among custody's own flags.
+func asksForJSON(args []string) bool {
+	for _, a := range args {
+		switch a {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
 		}
 	}
-	complain(err)
-	return code
+	return false
 }

@@ -1,20 +1,20 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/custody-project/custody"
 	"github.com/spf13/cobra"
 )
 
-// flags that every command takes.
+// common holds the flags that every command takes.
 type common struct {
 	dir   string
 	scope string
 	json  bool
+	color string
 	net   bool
 }
 
@@ -22,34 +22,111 @@ var global common
 
 func root() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "custody",
+		Use: "custody", SuggestionsMinimumDistance: 2,
 		Short: "Own process trees from launch to proven-gone",
 		Long: `custody owns process trees from launch to proven-gone: nothing an owner
-started outlives it by accident, and nothing it did not start is ever signalled.`,
+started outlives it by accident, and nothing it did not start is ever signalled.
+
+New here? 'custody demo' shows it on a real tree in a few seconds.`,
+		Example: `  custody run -- ./server --port 8080
+  custody ls
+  custody explain 4711
+  custody sweep --dry-run`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          knownCommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return setUp()
+		},
 	}
 	f := c.PersistentFlags()
-	f.StringVar(&global.dir, "dir", "", "state directory (default: CUSTODY_DIR, else the user's state directory)")
-	f.StringVar(&global.scope, "scope", "", "scope: the name an application gives its owners")
-	f.BoolVar(&global.json, "json", false, "print JSON")
+	f.StringVar(&global.dir, "dir", "", "state `DIRECTORY` (default: $CUSTODY_DIR, else the user's state directory)")
+	f.StringVar(&global.scope, "scope", "", "only this `SCOPE`: the name an application gives its owners")
+	f.BoolVar(&global.json, "json", false, "print JSON, errors too")
+	f.StringVar(&global.color, "color", "auto", "colour the output: `WHEN` is auto, always or never")
 	f.BoolVar(&global.net, "allow-network-fs", false, "accept a state directory on a network file system")
-	c.AddCommand(runCommand(), lsCommand(), stopCommand(), sweepCommand(), explainCommand(), doctorCommand())
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; '%s --help' shows the flags", err, c.CommandPath())
+	})
+	c.AddCommand(runCommand(), lsCommand(), treeCommand(), stopCommand(), sweepCommand(), explainCommand(),
+		doctorCommand(), versionCommand(), manCommand())
+	completeFlags(c)
 	return c
 }
 
-// printJSON prints v for machines.
-func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+// knownCommand refuses what is no command, and says what comes close.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := ""
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf(" did you mean 'custody %s'?", near[0])
+	}
+	return fmt.Errorf("unknown command %q;%s 'custody --help' lists the commands", args[0], hint)
 }
 
-// complain prints an error for people.
-func complain(err error) {
-	fmt.Fprintln(os.Stderr, "custody: "+strings.TrimPrefix(err.Error(), "custody: "))
+// one is the check of a command that takes exactly one target.
+func one(what, example string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("%s: no %s given; write it, as in '%s'", c.Name(), what, example)
+		case len(args) > 1:
+			return fmt.Errorf("%s: one %s at a time, got %d: %s", c.Name(), what, len(args), strings.Join(args, " "))
+		case args[0] == "":
+			return fmt.Errorf("%s: the %s is empty; write it, as in '%s'", c.Name(), what, example)
+		}
+		return nil
+	}
+}
+
+// none is the check of a command that takes no argument.
+func none(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s: takes no argument, got %q; '%s --help' shows what it takes", c.Name(), args[0], c.CommandPath())
+	}
+	return nil
+}
+
+func parsePhases(texts []string) ([]custody.Phase, error) {
+	var out []custody.Phase
+	for _, s := range texts {
+		p, err := custody.ParsePhase(s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 func listOptions() custody.ListOptions {
 	return custody.ListOptions{Dir: global.dir, Scope: global.scope, AllowNetworkFS: global.net}
+}
+
+// asideError is the end of a command that met records it did not believe.
+func asideError(aside []custody.SetAside) error {
+	if len(aside) == 0 {
+		return nil
+	}
+	return &exitError{exitIncomplete, &setAsideError{aside}}
+}
+
+type setAsideError struct{ aside []custody.SetAside }
+
+func (e *setAsideError) Error() string {
+	if len(e.aside) == 1 {
+		return "1 record was set aside: not believed, nothing signalled for it, not deleted"
+	}
+	return fmt.Sprintf("%d records were set aside: not believed, nothing signalled for them, not deleted", len(e.aside))
+}
+
+func setAsideOf(err error) []custody.SetAside {
+	var e *setAsideError
+	if errors.As(err, &e) {
+		return e.aside
+	}
+	return nil
 }

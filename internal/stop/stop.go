@@ -63,7 +63,16 @@ type Options struct {
 	From  int             // phases already begun by an earlier stop of this launch
 	Begun func(n int)     // called before phase n (from 0) sends its signal
 	Event func(Sent)      // called for each signal and refusal
+	Told  func(Progress)  // called when a phase begins and when fewer are left
 	Hurry <-chan struct{} // each receive cuts the wait of the current phase short
+}
+
+// Progress is how far a stop has come.
+type Progress struct {
+	Phase, Phases int // from 1
+	Signal        syscall.Signal
+	Wait          time.Duration
+	Left          int // members seen that have not ended
 }
 
 // Leader sends one signal to the leader alone, if it is proven to live.
@@ -118,6 +127,15 @@ type run struct {
 	rep    *Report
 	ours   map[int]bool // ourselves and our ancestors: never signalled
 	denied map[int]error
+	at     Progress
+}
+
+// left tells how many members are left in the phase.
+func (r *run) left(n int) {
+	if r.opt.Told != nil && n != r.at.Left {
+		r.at.Left = n
+		r.opt.Told(r.at)
+	}
 }
 
 // Run stops the tree: each phase at most once, KILL repeated until nothing
@@ -131,6 +149,7 @@ func Run(ctx context.Context, tree *contain.Tree, phases []Phase, opt Options) R
 		return *r.rep
 	}
 	for n := min(opt.From, len(phases)); n < len(phases); n++ {
+		r.at = Progress{Phase: n + 1, Phases: len(phases), Signal: phases[n].Signal, Wait: phases[n].Wait}
 		if r.phase(ctx, n, phases[n]) || ctx.Err() != nil {
 			break
 		}
@@ -152,6 +171,7 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 	if r.opt.Begun != nil {
 		r.opt.Begun(n)
 	}
+	r.left(len(s.Members))
 	began := host.StartNow()
 	end := time.Now().Add(ph.Wait)
 	r.signalAll(s, ph.Signal)
@@ -226,6 +246,7 @@ func (r *run) await(ctx context.Context, ms []*contain.Member, sig syscall.Signa
 			}
 		}
 		left = live
+		r.left(len(left))
 		if len(left) == 0 {
 			return true
 		}

@@ -52,6 +52,7 @@ type Options struct {
 	DeathTicks uint64
 	Tables     contain.Tables
 	Event      func(stop.Sent)
+	Told       func(stop.Progress)
 	Hurry      <-chan struct{}
 }
 
@@ -126,7 +127,7 @@ func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain
 	rep := stop.Run(ctx, tree, phases, stop.Options{
 		From:  min(from, len(phases)-1),
 		Begun: func(n int) { sent(n + 1) },
-		Event: opt.Event, Hurry: opt.Hurry,
+		Event: opt.Event, Told: opt.Told, Hurry: opt.Hurry,
 	})
 	if rep.Outcome == stop.Incomplete && ctx.Err() == nil {
 		// The plan came to its end: the next stop begins a new one, but does

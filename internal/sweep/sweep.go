@@ -23,6 +23,7 @@ type Request struct {
 	DryRun     bool
 	DeathTicks uint64 // boot clock at the owner's death, where it was seen
 	Event      func(proof.ID, stop.Sent)
+	Told       func(proof.ID, stop.Progress)
 }
 
 // Report is what a sweep found and did.
@@ -132,6 +133,9 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 			opt := Options{Death: true, DeathTicks: req.DeathTicks, Known: r}
 			if req.Event != nil {
 				opt.Event = func(s stop.Sent) { req.Event(r.ID, s) }
+			}
+			if req.Told != nil {
+				opt.Told = func(p stop.Progress) { req.Told(r.ID, p) }
 			}
 			results[i] = End(ctx, d, r.ID, here, opt)
 		}()
