@@ -49,7 +49,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; '%s --help' shows the flags", err, c.CommandPath())
 	})
-	c.AddCommand(runCommand(), lsCommand(), treeCommand(), stopCommand(), sweepCommand(), explainCommand(),
+	c.AddCommand(runCommand(), lsCommand(), treeCommand(), stopCommand(), releaseCommand(), adoptCommand(), sweepCommand(), explainCommand(),
 		doctorCommand(), versionCommand(), manCommand())
 	completeFlags(c)
 	return c

@@ -22,10 +22,11 @@ import (
 // command.
 
 type enterArgs struct {
-	Path   string `json:"path"`
-	Status int    `json:"status"`         // descriptor of the status pipe
-	Front  bool   `json:"front"`          // take the terminal
-	Join   string `json:"join,omitempty"` // cgroup.procs file to join by
+	Path   string   `json:"path"`
+	Args   []string `json:"args"`           // the role's own arguments are for ps
+	Status int      `json:"status"`         // descriptor of the status pipe
+	Front  bool     `json:"front"`          // take the terminal
+	Join   string   `json:"join,omitempty"` // cgroup.procs file to join by
 }
 
 // via rewrites c to run through a role of this program, which reports over a
@@ -44,7 +45,7 @@ func via(role string, c *exec.Cmd, args func(status int) any) (r, w *os.File, er
 	// The command's environment is the leader's own; the role's variables come
 	// first and are taken out again.
 	c.Env = append(append([]string{}, e.Env[0], e.Env[1]), c.Env...)
-	c.Path = selfExe
+	c.Path, c.Args = selfExe, e.Args
 	c.ExtraFiles = append(c.ExtraFiles, w)
 	return r, w, nil
 }
@@ -52,9 +53,9 @@ func via(role string, c *exec.Cmd, args func(status int) any) (r, w *os.File, er
 // viaEnter runs c through the role. failed is called after the start: it waits
 // for the execve and returns its error.
 func viaEnter(c *exec.Cmd, front bool, join string) (failed func() error, err error) {
-	path := c.Path
+	path, args := c.Path, c.Args
 	r, w, err := via("enter", c, func(status int) any {
-		return enterArgs{Path: path, Status: status, Front: front, Join: join}
+		return enterArgs{Path: path, Args: args, Status: status, Front: front, Join: join}
 	})
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func enter(raw []byte) int {
 		fmt.Fprint(status, err)
 		return 126
 	}
-	err := becomeCommand(a.Path)
+	err := becomeCommand(a.Path, a.Args)
 	no, _ := err.(syscall.Errno)
 	fmt.Fprintf(status, "%d", int(no))
 	return 126
@@ -120,10 +121,10 @@ func (a enterArgs) arrive() error {
 // becomeCommand executes the command in our place. Signals ignored by whoever
 // started custody are not the command's to inherit: a caught one is reset by
 // execve.
-func becomeCommand(path string) error {
+func becomeCommand(path string, args []string) error {
 	signal.Notify(make(chan os.Signal, 1))
 	runtime.LockOSThread()
 	var empty unix.Sigset_t
 	unix.PthreadSigmask(unix.SIG_SETMASK, &empty, nil)
-	return syscall.Exec(path, os.Args, os.Environ())
+	return syscall.Exec(path, args, os.Environ())
 }

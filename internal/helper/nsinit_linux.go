@@ -40,9 +40,9 @@ func (k *kept) viaNamespace(c *exec.Cmd, join string) (failed func() error, err 
 		// What the init needs to mount /proc; it drops to nothing by execve.
 		attr.AmbientCaps = append(attr.AmbientCaps, unix.CAP_SYS_ADMIN)
 	}
-	path := c.Path
+	path, args := c.Path, c.Args
 	r, w, err := via("nsinit", c, func(status int) any {
-		return nsArgs{enterArgs{Path: path, Status: status, Front: k.spec.Front, Join: join}}
+		return nsArgs{enterArgs{Path: path, Args: args, Status: status, Front: k.spec.Front, Join: join}}
 	})
 	if err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (a nsArgs) command() (*os.Process, error) {
 	var p *os.Process
 	var err error
 	CleanMask(func() {
-		p, err = os.StartProcess(a.Path, os.Args, &os.ProcAttr{Files: files, Env: os.Environ()})
+		p, err = os.StartProcess(a.Path, a.Args, &os.ProcAttr{Files: files, Env: os.Environ()})
 	})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
@@ -88,7 +89,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 		return
 	}
 	defer d.Close()
-	locked, err := d.TryLock()
+	locked, err := lockDead(ctx, d, here)
 	if err != nil {
 		aside(d.Path(), err)
 		return
@@ -146,6 +147,32 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 		if err := store.RemoveOwner(d); err != nil && !errors.Is(err, fs.ErrExist) {
 			aside(d.Path(), err)
 		}
+	}
+}
+
+// lockDead takes the lock of a dead owner. It returns false while the owner
+// lives; another sweeper is waited for, so that a sweep that has returned has
+// swept, whoever did the work. What the other one removed is fs.ErrNotExist.
+func lockDead(ctx context.Context, d *ledger.Owner, here host.Place) (bool, error) {
+	pause := time.Millisecond
+	for {
+		locked, err := d.TryLock()
+		if locked || err != nil {
+			return locked, err
+		}
+		rec, err := d.ReadOwner()
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, err // swept
+		}
+		if err != nil || OwnerAlive(rec, here) != proof.No && !rec.Closed {
+			return false, nil // alive, or nobody we can tell
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("another process is sweeping it: %w", ctx.Err())
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 50*time.Millisecond)
 	}
 }
 
