@@ -38,6 +38,22 @@ func (l *look) pinned() proof.Answer {
 	return proof.Unknown
 }
 
+// LeaderLives reports whether the recorded leader is here, and lives. false is
+// no proof of the contrary.
+func (t *Tree) LeaderLives() bool {
+	l := &look{Tree: t, s: &Sighting{}, place: t.place()}
+	if !l.here() || t.Rec.Leader == nil {
+		return false
+	}
+	p, err := host.Recognise(*t.Rec.Leader)
+	if err != nil {
+		return false
+	}
+	defer p.Close()
+	exited, err := p.Exited()
+	return err == nil && !exited
+}
+
 // Recycled reports whether the leader's number belongs to somebody else now.
 func (t *Tree) Recycled() bool {
 	if t.Rec.Leader == nil {

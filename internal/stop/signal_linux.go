@@ -54,6 +54,14 @@ func (r *run) allowed(m *contain.Member) error {
 // atomically against fork, and never to a group that recycled the number.
 const pidfdSignalProcessGroup = 1 << 2
 
+// groupSignal signals the group that p leads or led. The caller has proven who
+// is in it.
+func groupSignal(p *host.Process, sig syscall.Signal) error {
+	return p.Use(func(fd int) error {
+		return unix.PidfdSendSignal(fd, sig, nil, pidfdSignalProcessGroup)
+	})
+}
+
 // sendGroup signals the leader's process group through the leader's durable
 // handle. It reports whether the whole group was reached.
 func (r *run) sendGroup(s *contain.Sighting, sig syscall.Signal) bool {
@@ -72,9 +80,7 @@ func (r *run) sendGroup(s *contain.Sighting, sig syscall.Signal) bool {
 	}
 	if err == nil {
 		defer p.Close()
-		err = p.Use(func(fd int) error {
-			return unix.PidfdSendSignal(fd, sig, nil, pidfdSignalProcessGroup)
-		})
+		err = groupSignal(p, sig)
 	}
 	if err == unix.EINVAL {
 		return false // before Linux 6.9

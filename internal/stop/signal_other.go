@@ -14,4 +14,5 @@ import (
 
 func (r *run) send(*contain.Member, syscall.Signal) error       { return errors.ErrUnsupported }
 func (r *run) sendGroup(*contain.Sighting, syscall.Signal) bool { return false }
+func (r *run) rush(syscall.Signal, func()) bool                 { return false }
 func (r *run) killCgroup(*contain.Sighting)                     {}

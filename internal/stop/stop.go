@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -160,6 +161,12 @@ func Run(ctx context.Context, tree *contain.Tree, phases []Phase, opt Options) R
 
 // phase runs one phase and reports whether the stop is over.
 func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
+	begun := sync.OnceFunc(func() {
+		if r.opt.Begun != nil {
+			r.opt.Begun(n)
+		}
+	})
+	r.rush(ph.Signal, begun)
 	s := r.sight(ctx)
 	if s == nil {
 		return true
@@ -168,9 +175,7 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 	if s.Verdict != proof.Owned {
 		return true
 	}
-	if r.opt.Begun != nil {
-		r.opt.Begun(n)
-	}
+	begun()
 	r.left(len(s.Members))
 	began := host.StartNow()
 	end := time.Now().Add(ph.Wait)

@@ -190,6 +190,14 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	}
 	tree := contain.Of(r, here, shared)
 	tree.DeathTicks = req.DeathTicks
+	// Where the leader lives there is nothing to decide, and End looks anyway.
+	if !released && !req.DryRun && tree.LeaderLives() {
+		if res.Verdict = proof.Owned; r.OnOwnerDeath == ledger.Survive {
+			res.Outcome, res.Reason = Survives, "its leader lives"
+			return res, true
+		}
+		return res, false
+	}
 	// Where a cgroup holds the tree it knows everything; elsewhere the table
 	// may show what left the group.
 	s, err := tree.Look(r.Cgroup == nil)
