@@ -12,6 +12,7 @@ import (
 
 func main() {
 	custody.ServeHelper()
+	playDemoRole()
 	os.Exit(execute(context.Background(), os.Args[1:]))
 }
 

@@ -42,15 +42,15 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 	}
 	f := c.PersistentFlags()
 	f.StringVar(&global.dir, "dir", "", "state `DIRECTORY` (default: $CUSTODY_DIR, else the user's state directory)")
-	f.StringVar(&global.scope, "scope", "", "only this `SCOPE`: the name an application gives its owners")
+	f.StringVar(&global.scope, "scope", "", "`SCOPE`: the name an application gives its owners (run: default run; else: every one)")
 	f.BoolVar(&global.json, "json", false, "print JSON, errors too")
 	f.StringVar(&global.color, "color", "auto", "colour the output: `WHEN` is auto, always or never")
 	f.BoolVar(&global.net, "allow-network-fs", false, "accept a state directory on a network file system")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; '%s --help' shows the flags", err, c.CommandPath())
 	})
-	c.AddCommand(runCommand(), lsCommand(), treeCommand(), stopCommand(), releaseCommand(), adoptCommand(), sweepCommand(), explainCommand(),
-		doctorCommand(), versionCommand(), manCommand())
+	c.AddCommand(runCommand(), lsCommand(), treeCommand(), stopCommand(), releaseCommand(), adoptCommand(), sweepCommand(),
+		explainCommand(), doctorCommand(), demoCommand(), versionCommand(), manCommand())
 	completeFlags(c)
 	return c
 }
