@@ -31,6 +31,7 @@ func (r *run) rush(sig syscall.Signal, begun func()) bool {
 		return false
 	}
 	begun()
+	r.left(len(c.Members))
 	if err := groupSignal(c.Leader, sig); err != nil {
 		return false
 	}
