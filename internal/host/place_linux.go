@@ -55,16 +55,6 @@ func nsID(path string) (uint64, error) {
 	return uint64(st.Ino), nil
 }
 
-// StartNow returns a start-time tick that no process started from now on is
-// below: the clock of /proc/PID/stat (CLOCK_BOOTTIME at 100 Hz), rounded down.
-func StartNow() uint64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return 0
-	}
-	return uint64(ts.Nano() / 1e7)
-}
-
 // Ancestors returns our own pid and those of our ancestors, as far as they are
 // in our namespace.
 func Ancestors() (map[int]bool, error) {
@@ -78,7 +68,7 @@ func Ancestors() (map[int]bool, error) {
 			}
 			return nil, err
 		}
-		row, err := ParseStat(b)
+		row, err := parseStat(b)
 		if err != nil {
 			return nil, err
 		}

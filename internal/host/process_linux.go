@@ -354,18 +354,32 @@ func same(got, want proof.Identity) bool {
 }
 
 // WaitExit blocks until the last thread of the process ended, or ctx is done.
-// It costs a goroutine, not a thread, where the runtime can poll a pidfd.
+// It costs a goroutine, not a thread.
+//
+// The pidfd itself must stay as it is: its copies, one of them the standard
+// library's, share its flags, and on a non-blocking pidfd waitid answers
+// EAGAIN instead of waiting. So the runtime polls an epoll that holds it.
 func (p *Process) WaitExit(ctx context.Context) error {
-	q, err := p.Dup()
+	q, err := p.Dup() // stays open whatever becomes of p
 	if err != nil {
 		return err
 	}
-	fd := q.fd
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
+	defer q.Close()
+	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), "pidfd")
+	err = q.Use(func(fd int) error {
+		return unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+	})
+	if err == nil {
+		err = unix.SetNonblock(ep, true)
+	}
+	if err != nil {
+		unix.Close(ep)
+		return err
+	}
+	f := os.NewFile(uintptr(ep), "epoll of a pidfd")
 	defer f.Close()
 	stop := context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -374,8 +388,8 @@ func (p *Process) WaitExit(ctx context.Context) error {
 		return err
 	}
 	var perr error
-	err = conn.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	err = conn.Read(func(ep uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(ep), Events: unix.POLLIN}}
 		n, e := unix.Poll(fds, 0)
 		if e != nil && e != unix.EINTR {
 			perr = e

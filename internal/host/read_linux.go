@@ -51,7 +51,7 @@ func (p *Process) Stat() (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
-	return ParseStat(b)
+	return parseStat(b)
 }
 
 // UID returns the real uid.
@@ -268,7 +268,7 @@ func ReadTable() (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		row, err := ParseStat(b)
+		row, err := parseStat(b)
 		if err != nil {
 			return nil, err
 		}
