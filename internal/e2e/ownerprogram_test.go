@@ -37,6 +37,7 @@ type spec struct {
 	TempDirs    []string
 	OwnDirs     []string
 	Phases      []string
+	DefaultPlan bool // instead of the tests' plan
 	Linger      bool
 	Require     string
 	Env         []string

@@ -218,10 +218,12 @@ type stranger struct {
 func (r *rig) stranger() *stranger {
 	r.t.Helper()
 	log := r.file("stranger.log")
-	return r.strangerBy(log, r.progIn("stranger", "siglog", "-log", log, "-n", "0"), nil)
+	return r.strangerBy(log, r.progIn("stranger", "siglog", "-log", log, "-n", "0"), nil, "stranger", 1)
 }
 
-func (r *rig) strangerBy(log string, argv, env []string) *stranger {
+// strangerBy starts one by a command; it is the n-th to announce itself in the
+// file pids.
+func (r *rig) strangerBy(log string, argv, env []string, pids string, n int) *stranger {
 	r.t.Helper()
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Env = append(os.Environ(), env...)
@@ -230,7 +232,7 @@ func (r *rig) strangerBy(log string, argv, env []string) *stranger {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { c.Process.Kill(); c.Wait() })
-	w := r.watchIn("stranger", 1)
+	w := r.watchIn(pids, n)
 	return &stranger{r.t, w.all[len(w.all)-1], log}
 }
 
@@ -246,7 +248,7 @@ func (s *stranger) untouched(when string) {
 	case row.State == 'T' || row.State == 't':
 		s.t.Errorf("%s: the stranger is stopped", when)
 	}
-	if got := lines(s.t, s.log); len(got) > 0 {
+	if got := signals(s.t, s.log); len(got) > 0 {
 		s.t.Errorf("%s: the stranger got %q", when, got)
 	}
 }
@@ -297,4 +299,9 @@ func signalOf(cmd *exec.Cmd) syscall.Signal {
 		return ws.Signal()
 	}
 	return 0
+}
+
+// procOf is the identity of a process of the table.
+func procOf(row host.Row) tree.Proc {
+	return tree.Proc{Role: row.Comm, PID: row.PID, Start: row.Start, PGID: row.PGID, SID: row.SID}
 }
