@@ -116,6 +116,13 @@ func printJSON(v any) error {
 	return e.Encode(v)
 }
 
+// jsonError is an error under --json.
+type jsonError struct {
+	Error    string             `json:"error"`
+	Code     int                `json:"code"`
+	SetAside []custody.SetAside `json:"set_aside,omitempty"`
+}
+
 // complain tells of an error that custody failed by.
 func complain(err error) { complainCode(err, exitCode(err)) }
 
@@ -123,14 +130,9 @@ func complainCode(err error, code int) {
 	msg := strings.TrimPrefix(err.Error(), "custody: ")
 	aside := setAsideOf(err)
 	if global.json {
-		v := struct {
-			Error    string             `json:"error"`
-			Code     int                `json:"code"`
-			SetAside []custody.SetAside `json:"set_aside,omitempty"`
-		}{msg, code, aside}
 		e := json.NewEncoder(errs.w)
 		e.SetEscapeHTML(false)
-		e.Encode(v)
+		e.Encode(jsonError{msg, code, aside})
 		return
 	}
 	say("%s", shownText(msg))
