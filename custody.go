@@ -105,11 +105,12 @@ type Owner struct {
 	launches map[proof.ID]*Launch
 	closed   bool
 
-	probe cloneProbe
-	dog   dog
-	ctx   context.Context // done when the owner closes
-	stop  context.CancelFunc
-	tasks sync.WaitGroup // every goroutine of the owner and its launches
+	probe   cloneProbe
+	cgroups cgroups
+	dog     dog
+	ctx     context.Context // done when the owner closes
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup // every goroutine of the owner and its launches
 }
 
 // Open makes this process an owner of the scope. It first sweeps what dead

@@ -1,10 +1,11 @@
 package custody
 
 import (
-	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/proof"
 )
@@ -24,12 +25,12 @@ type cloneProbe struct {
 func (o *Owner) cloneWorks() bool {
 	o.probe.once.Do(func() {
 		id := proof.NewID()
-		base, err := contain.CgroupPath(id)
+		base, err := o.cgroups.base()
 		if err != nil {
 			o.probe.err = err
 			return
 		}
-		c := &ledger.Cgroup{Path: filepath.Clean(base)}
+		c := &ledger.Cgroup{Path: contain.CgroupPath(base, id)}
 		if o.probe.err = contain.MakeCgroup(c); o.probe.err != nil {
 			return
 		}
@@ -41,3 +42,29 @@ func (o *Owner) cloneWorks() bool {
 
 // joins tells whether a kept launch enters its cgroup by cgroup.procs.
 func (o *Owner) joins() bool { return !o.cloneWorks() }
+
+// cgroups remembers where launches have their cgroups: to find out costs as
+// much as a fork. A directory that fails is asked for anew (forget), and one
+// that was not to be had is after some seconds.
+type cgroups struct {
+	mu    sync.Mutex
+	path  string
+	err   error
+	asked time.Time
+}
+
+func (c *cgroups) base() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked.IsZero() || c.err != nil && time.Since(c.asked) > 5*time.Second {
+		c.path, c.err = host.CgroupBase()
+		c.asked = time.Now()
+	}
+	return c.path, c.err
+}
+
+func (c *cgroups) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = time.Time{}
+}

@@ -186,12 +186,12 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 		}
 	}
 	// A cgroup is used wherever one can be had, and said so in the level.
-	path, err := contain.CgroupPath(rec.ID)
+	base, err := o.cgroups.base()
 	if err == nil && !asked.Cgroup && !s.Kept && !o.cloneWorks() {
 		err = fmt.Errorf("a child cloned into a cgroup is killed, as where our own cgroup was once killed; a kept launch (Kept) can still have one: %w", o.probe.err)
 	}
 	if err == nil && !asked.Cgroup {
-		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: path}
+		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: contain.CgroupPath(base, rec.ID)}
 	} else if err != nil && s.Require == LevelCgroup {
 		missing = err.Error()
 	}
@@ -217,6 +217,16 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 	}
 	if rec.Cgroup != nil {
 		err := contain.MakeCgroup(rec.Cgroup)
+		if err != nil {
+			// We may have been moved since the place was found.
+			o.cgroups.forget()
+			if base, e := o.cgroups.base(); e == nil && contain.CgroupPath(base, rec.ID) != rec.Cgroup.Path {
+				rec.Cgroup.Path = contain.CgroupPath(base, rec.ID)
+				if err = o.dir.Write(rec); err == nil { // before it is made, as ever
+					err = contain.MakeCgroup(rec.Cgroup)
+				}
+			}
+		}
 		if err != nil && !contain.AtLeast(map[bool]string{true: contain.Lineage, false: contain.Group}[a.spec.Kept], rec.Require) {
 			return &LevelError{Required: Level(rec.Require), Available: LevelGroup, Missing: err.Error()}
 		}

@@ -22,14 +22,10 @@ import (
 // directory a launch: a cgroup that was ever killed kills at birth whatever is
 // cloned into it later (measured on Linux 6.18).
 
-// CgroupPath returns where the launch's cgroup will be, or an error that
-// matches errors.ErrUnsupported and says what is missing.
-func CgroupPath(id proof.ID) (string, error) {
-	base, err := host.CgroupBase()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(base, "custody-"+id.String()), nil
+// CgroupPath returns where the launch's cgroup will be, below a directory that
+// host.CgroupBase named.
+func CgroupPath(base string, id proof.ID) string {
+	return filepath.Join(base, "custody-"+id.String())
 }
 
 // MakeCgroup makes the directory named in c and learns its id.
