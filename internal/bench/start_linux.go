@@ -31,7 +31,8 @@ func (b *bench) start() error {
 			return err
 		}
 		base, own := median(t.Base), median(t.Custody)
-		figure := fmt.Sprintf("%.2f  (%s against %s, n=%d)", ratio(own, base), show(own), show(base), len(t.Base))
+		figure := fmt.Sprintf("%.2f  (%s against %s; best tenth %.2f: %s against %s)", ratio(own, base), show(own), show(base),
+			ratio(quiet(t.Custody), quiet(t.Base)), show(quiet(t.Custody)), show(quiet(t.Base)))
 		what := c.what
 		if t.Level != "" && c.without == "" && t.Level != "cgroup" {
 			what += " (not to be had: " + t.Level + ")"

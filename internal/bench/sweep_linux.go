@@ -23,7 +23,7 @@ func (b *bench) sweep() error {
 	}
 	section(fmt.Sprintf("Sweep of %d stale records, with 0 and with %d other processes", records, others))
 	for i, c := range []struct{ what, without string }{{"level cgroup", ""}, {"level group", "cgroup"}} {
-		var quiet, busy []time.Duration
+		var none, busy []time.Duration
 		var walks []int64
 		for round := range b.rounds(5) {
 			for _, crowd := range []int{0, others} {
@@ -33,14 +33,14 @@ func (b *bench) sweep() error {
 					return err
 				}
 				if crowd == 0 {
-					quiet = append(quiet, d)
+					none = append(none, d)
 				} else {
 					busy = append(busy, d)
 				}
 				walks = append(walks, n)
 			}
 		}
-		q, y := median(quiet), median(busy)
+		q, y := median(none), median(busy)
 		figure := fmt.Sprintf("%.2f  (%s against %s)", ratio(y, q), show(y), show(q))
 		if i == 0 {
 			b.aim(y <= q*12/10, c.what, figure, "≤ 1.20")
