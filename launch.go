@@ -339,6 +339,7 @@ func (l *Launch) watchKept() {
 		ev, err := l.keeper.Receive()
 		if err != nil {
 			l.keeperDied(&known)
+			l.awaitKeeper()
 			return
 		}
 		switch ev.Type {
@@ -358,6 +359,21 @@ func (l *Launch) watchKept() {
 				l.finished(stopResult(*ev.Result))
 			}
 		}
+	}
+}
+
+// awaitKeeper waits for the end of the keeper of a tree that is gone, so that
+// Close leaves no helper behind. It is on its way out: the bound is for one
+// that is stopped or can't get on.
+func (l *Launch) awaitKeeper() {
+	select {
+	case <-l.gone:
+	default:
+		return // released, or surviving: the keeper goes on
+	}
+	select {
+	case <-l.keeper.Done():
+	case <-time.After(10 * time.Second):
 	}
 }
 
