@@ -13,6 +13,7 @@ import (
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
@@ -72,14 +73,20 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 	l := &Launch{o: o, rec: rec, spec: *a.spec, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.ctx, l.cancelTasks = context.WithCancel(context.Background())
 
-	helper.Crash("before-intent")
+	crash.Here("before-intent")
 	if err := o.dir.Write(rec); err != nil {
 		return fail(err)
 	}
-	helper.Crash("after-intent")
+	crash.Here("after-intent")
 	err = o.prepare(a, rec)
+	if now := host.StartNow(); err == nil && now > rec.IntentTicks+20 {
+		// It waited, for its name mostly: what is found after a crash is
+		// compared with the moment of the fork.
+		rec.IntentTicks = now
+		err = o.dir.Write(rec)
+	}
 	if err == nil {
-		helper.Crash("before-fork")
+		crash.Here("before-fork")
 		if a.spec.Kept {
 			err = l.startKept(a)
 		} else {
@@ -91,7 +98,7 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 		l.undo()
 		return nil, err
 	}
-	helper.Crash("after-start")
+	crash.Here("after-start")
 	o.mu.Lock()
 	o.launches[rec.ID] = l
 	closed = o.closed
@@ -207,13 +214,13 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 		if err := o.claim(a, rec); err != nil {
 			return err
 		}
-		helper.Crash("after-name")
+		crash.Here("after-name")
 	}
 	for i := range rec.Assets {
 		if err := asset.Make(&rec.Assets[i]); err != nil {
 			return err
 		}
-		helper.Crash("after-dir")
+		crash.Here("after-dir")
 	}
 	if rec.Cgroup != nil {
 		err := contain.MakeCgroup(rec.Cgroup)
@@ -236,7 +243,7 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 				rec.Level = contain.Lineage
 			}
 		}
-		helper.Crash("after-cgroup")
+		crash.Here("after-cgroup")
 	}
 	if len(rec.Assets) > 0 || rec.Cgroup != nil {
 		if a.spec.Kept {
@@ -325,12 +332,12 @@ func (l *Launch) startDirect(a startArgs) error {
 	if err != nil {
 		return err
 	}
-	helper.Crash("after-fork")
+	crash.Here("after-fork")
 	l.pid = c.Process.Pid
 	if l.rec.Brand != 0 && host.SetBrand(l.pid, host.Brand(l.rec.Brand)) != nil {
 		l.rec.Brand = 0 // ended already, or not ours to mark (set-uid)
 	}
-	helper.Crash("after-brand")
+	crash.Here("after-brand")
 	if err = l.identify(d); err == nil {
 		if l.rec.Brand != 0 {
 			host.MarkBelow(l.proc, host.Brand(l.rec.Brand))
@@ -344,7 +351,7 @@ func (l *Launch) startDirect(a startArgs) error {
 		c.Wait()
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
-	helper.Crash("after-record")
+	crash.Here("after-record")
 	l.o.tasks.Go(l.watchDirect)
 	return nil
 }
@@ -389,6 +396,7 @@ func (l *Launch) startKept(a startArgs) error {
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
 	l.keeper = k
+	crash.Here("after-keeper")
 	ev, err := k.Receive()
 	switch {
 	case err != nil:

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/proof"
@@ -89,6 +90,9 @@ func OwnDir(path string, launch proof.ID, stateDir string) (ledger.Asset, error)
 	if strings.Count(real, "/") < 2 {
 		return refuse("lies at the root of the file system; it would be deleted with the launch")
 	}
+	if mounts, err := host.MountsBelow(real); err != nil || len(mounts) > 0 {
+		return refuse("a file system is mounted inside, and would be in the way: %v %v", mounts, err)
+	}
 	if held, err := os.ReadFile(filepath.Join(real, MarkerName)); err == nil {
 		return refuse("is in custody of launch %.32s already", held)
 	}
@@ -112,10 +116,12 @@ func Make(a *ledger.Asset) error {
 			return fmt.Errorf("make temporary directory: %w", err)
 		}
 	}
+	crash.Here("unmarked-dir")
 	f, err := os.OpenFile(filepath.Join(a.Path, MarkerName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return fmt.Errorf("mark directory: %w", err)
 	}
+	crash.Here("empty-marker")
 	_, err = f.WriteString(a.Marker)
 	if e := f.Close(); err == nil {
 		err = e
@@ -123,6 +129,7 @@ func Make(a *ledger.Asset) error {
 	if err != nil {
 		return fmt.Errorf("mark directory: %w", err)
 	}
+	crash.Here("marked-dir")
 	if a.Kind == ledger.TempDir {
 		if err := os.Mkdir(Inside(*a), 0o700); err != nil {
 			return fmt.Errorf("make temporary directory: %w", err)
@@ -145,7 +152,7 @@ func Release(a ledger.Asset, launch proof.ID) error {
 		return fmt.Errorf("release directory: %w", err)
 	}
 	defer root.Close()
-	got, err := readMarker(root, ".")
+	got, err := readMarker(root)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -189,47 +196,87 @@ func Free(a ledger.Asset, launch proof.ID) (freed bool, err error) {
 	if !fi.IsDir() {
 		return refuse("is no directory any more (%v)", fi.Mode().Type())
 	}
-	if a.Ino != 0 {
-		dev, ino, err := host.FileID(a.Path)
-		if err != nil {
-			return refuse("%v", err)
-		}
-		if dev != a.Dev || ino != a.Ino {
-			return refuse("another directory has its name now")
-		}
+	// From here on it is this one opened directory that is judged and emptied,
+	// whatever becomes of its name.
+	d, err := root.OpenRoot(base)
+	if errors.Is(err, fs.ErrPermission) && sameDir(a, root, base) {
+		root.Chmod(base, 0o700) // the tree took its own directory's mode away
+		d, err = root.OpenRoot(base)
 	}
-	got, err := readMarker(root, base)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	defer d.Close()
+	opened, err := d.Stat(".")
+	if err != nil || !os.SameFile(fi, opened) {
+		return refuse("it was replaced while it was opened (%v)", err)
+	}
+	if a.Ino != 0 && !sameDir(a, d, ".") {
+		return refuse("another directory has its name now")
+	}
+	if mounts, err := host.MountsBelow(a.Path); err != nil || len(mounts) > 0 {
+		return refuse("a file system is mounted inside: %v %v", mounts, err)
+	}
+	got, err := readMarker(d)
+	unmarked := errors.Is(err, fs.ErrNotExist)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && a.Kind == ledger.TempDir && a.Ino == 0:
-		// The owner died between making and marking it: then it is empty.
+	case !a.Made && (unmarked || err == nil && got != launch.String() && strings.HasPrefix(a.Marker, got)):
+		// The owner died before it had marked it to the end.
+		return neverTaken(a, root, d, base, unmarked, refuse)
+	case unmarked && a.Ino != 0:
+		// Its emptying was cut short after the marker: then it is empty.
 		if err := root.Remove(base); err != nil {
-			return refuse("it has no marker, and it is not empty: %v", err)
+			return refuse("it has no marker %s, and is not empty; delete it by hand if it is the launch's", MarkerName)
 		}
 		return true, nil
-	case errors.Is(err, fs.ErrNotExist):
+	case unmarked:
 		return refuse("it has no marker %s; delete it by hand if it is the launch's", MarkerName)
 	case err != nil:
 		return refuse("marker: %v", err)
 	case got != launch.String():
 		return refuse("its marker names %.40q, not this launch", got)
 	}
-	if mounts, err := host.MountsBelow(a.Path); err != nil || len(mounts) > 0 {
-		return refuse("a file system is mounted inside: %v %v", mounts, err)
+	crash.Here("before-free")
+	if err := empty(d); err != nil {
+		return false, fmt.Errorf("delete directory %s: %w", a.Path, err)
 	}
-	if err := removeAll(root, base); err != nil {
+	crash.Here("unmarked")
+	if err := root.Remove(base); err != nil {
 		return false, fmt.Errorf("delete directory %s: %w", a.Path, err)
 	}
 	return true, nil
 }
 
-// removeAll deletes the contents first and the marker last, so that a crash in
-// between leaves a directory that is still known as the launch's.
-func removeAll(root *os.Root, base string) error {
-	d, err := root.OpenRoot(base)
-	if err != nil {
-		return err
+// neverTaken takes back what a dead owner had begun to make: a temporary
+// directory holds nothing yet, a user's own stays the user's.
+func neverTaken(a ledger.Asset, root, d *os.Root, base string, unmarked bool, refuse func(string, ...any) (bool, error)) (bool, error) {
+	if !unmarked {
+		if err := d.Remove(MarkerName); err != nil {
+			return refuse("its marker is not written to the end: %v", err)
+		}
 	}
-	defer d.Close()
+	if a.Kind != ledger.TempDir {
+		return false, nil
+	}
+	if err := root.Remove(base); err != nil {
+		return refuse("it has no marker, and it is not empty: %v", err)
+	}
+	return true, nil
+}
+
+// sameDir reports whether name is the very directory that was taken.
+func sameDir(a ledger.Asset, root *os.Root, name string) bool {
+	fi, err := root.Lstat(name)
+	if err != nil || a.Ino == 0 {
+		return false
+	}
+	dev, ino := host.FileIDOf(fi)
+	return dev == a.Dev && ino == a.Ino
+}
+
+// empty deletes the contents first and the marker last, so that a crash in
+// between leaves a directory that is still known as the launch's.
+func empty(d *os.Root) error {
 	f, err := d.Open(".")
 	if err != nil {
 		return err
@@ -245,16 +292,23 @@ func removeAll(root *os.Root, base string) error {
 		}
 		if err := d.RemoveAll(n); err != nil {
 			// A directory without write permission for us, the owner.
+			d.Chmod(".", 0o700)
 			makeWritable(d, n)
 			if err := d.RemoveAll(n); err != nil {
 				return err
 			}
 		}
+		crash.Here("half-free")
 	}
-	if err := d.Remove(MarkerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	err = d.Remove(MarkerName)
+	if errors.Is(err, fs.ErrPermission) {
+		d.Chmod(".", 0o700)
+		err = d.Remove(MarkerName)
 	}
-	return root.Remove(base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func makeWritable(d *os.Root, name string) {
@@ -266,14 +320,14 @@ func makeWritable(d *os.Root, name string) {
 	})
 }
 
-func readMarker(root *os.Root, base string) (string, error) {
-	fi, err := root.Lstat(filepath.Join(base, MarkerName))
+func readMarker(d *os.Root) (string, error) {
+	fi, err := d.Lstat(MarkerName)
 	if err != nil {
 		return "", err
 	}
 	if !fi.Mode().IsRegular() || fi.Size() > 64 {
 		return "", fmt.Errorf("is no marker of ours (%v, %d bytes)", fi.Mode().Type(), fi.Size())
 	}
-	b, err := root.ReadFile(filepath.Join(base, MarkerName))
+	b, err := d.ReadFile(MarkerName)
 	return string(b), err
 }

@@ -19,6 +19,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+
+	"github.com/custody-project/custody/internal/crash"
 )
 
 // roleEnv names the role, argsEnv its arguments in JSON. They are taken out of
@@ -42,6 +44,7 @@ func Main() {
 	args := os.Getenv(argsEnv)
 	os.Unsetenv(roleEnv)
 	os.Unsetenv(argsEnv)
+	crash.Role = role
 	// A helper lives as long as its owner and does nothing: keep it small.
 	debug.SetGCPercent(50)
 	f, ok := roles[role]
@@ -109,7 +112,7 @@ func (b Binary) command(role string, args any, title ...string) (*exec.Cmd, erro
 		Env:  []string{roleEnv + "=" + role, argsEnv + "=" + string(j), "GOMAXPROCS=2", "GOTRACEBACK=none"},
 	}
 	for _, kv := range os.Environ() {
-		for _, keep := range []string{"PATH=", "HOME=", "TMPDIR=", "CUSTODY_DEBUG_WITHOUT=", "CUSTODY_TEST_CRASH=", "GOCOVERDIR="} {
+		for _, keep := range []string{"PATH=", "HOME=", "TMPDIR=", "CUSTODY_DEBUG_WITHOUT=", "CUSTODY_TEST_CRASH=", "CUSTODY_TEST_PAUSE=", "GOCOVERDIR="} {
 			if strings.HasPrefix(kv, keep) {
 				c.Env = append(c.Env, kv)
 			}

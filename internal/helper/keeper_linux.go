@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
@@ -190,24 +191,35 @@ func (k *kept) begin() error {
 	if err != nil {
 		return err
 	}
-	crash("keeper-before-note")
+	// Nobody may conclude that nothing of the launch is left while it is about
+	// to begin: a sweep waits for this lock, and looks again when it has it.
+	release, err := k.dir.HoldStop(context.Background(), k.spec.ID)
+	if err != nil {
+		return err
+	}
+	release = sync.OnceFunc(release)
+	defer release()
+	crash.Here("keeper-before-note")
 	if err := k.dir.Update(k.spec.ID, func(r *ledger.Record) { r.Keeper = &id }); err != nil {
 		return err
 	}
 	if k.rec, err = k.dir.Read(k.spec.ID); err != nil {
 		return err
 	}
-	crash("keeper-before-start")
+	crash.Here("keeper-before-start")
 	if err := k.start(); err != nil {
 		return err
 	}
-	crash("keeper-before-record")
+	crash.Here("keeper-before-record")
 	if err := k.record(); err != nil {
-		// User code runs and can't be written down: it must not stay.
+		// User code runs and can't be written down: it must not stay. What we
+		// know of it is enough to stop it, whatever became of the record.
+		release()
 		sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{Death: true, Keep: true, Known: k.rec})
 		return err
 	}
-	crash("keeper-before-report")
+	release()
+	crash.Here("keeper-before-report")
 	k.send(Event{Type: "started", PID: k.leader})
 	if k.started != nil {
 		go k.started()
@@ -350,6 +362,7 @@ func (k *kept) watchOwner() {
 		<-k.severed // the second sign
 	}
 	k.death = host.StartNow() + 1
+	crash.Here("keeper-woken")
 	close(k.ownerDead)
 }
 
@@ -435,6 +448,7 @@ func (k *kept) keep() int {
 	for {
 		select {
 		case status := <-k.exited:
+			crash.Here("keeper-leader-done")
 			leaderDone = true
 			k.noteExit(status)
 			if !k.spec.Linger {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/sweep"
@@ -124,6 +125,7 @@ func watchdog(raw []byte) int {
 			cancel()
 		}
 	}()
+	crash.Here("watchdog-ready")
 	err := owner.WaitExit(ctx)
 	if ctx.Err() != nil {
 		return 0 // closed in order
@@ -133,6 +135,7 @@ func watchdog(raw []byte) int {
 		<-bye // the pipe's end is the second sign
 	}
 	death := host.StartNow() + 1
+	crash.Here("watchdog-woken")
 	return sweepDead(a, death)
 }
 

@@ -3,6 +3,7 @@ package host
 import (
 	"os"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,15 @@ func FileID(path string) (dev, ino uint64, err error) {
 		return 0, 0, &os.PathError{Op: "lstat", Path: path, Err: err}
 	}
 	return uint64(st.Dev), uint64(st.Ino), nil
+}
+
+// FileIDOf returns device and inode from what a Stat or Lstat gave.
+func FileIDOf(fi os.FileInfo) (dev, ino uint64) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0
+	}
+	return uint64(st.Dev), uint64(st.Ino)
 }
 
 // MountsBelow lists the mount points at or below a directory.

@@ -61,6 +61,7 @@ func PeekEnv(int, string) (string, bool)         { return "", false }
 func CgroupBase() (string, error)                { return "", ErrUnsupported }
 func CgroupDirID(string) (uint64, error)         { return 0, ErrUnsupported }
 func FileID(string) (dev, ino uint64, err error) { return 0, 0, ErrUnsupported }
+func FileIDOf(os.FileInfo) (dev, ino uint64)     { return 0, 0 }
 func MountsBelow(string) ([]string, error)       { return nil, ErrUnsupported }
 
 func (p *Process) ExitStatus() (uint32, error) { return 0, ErrUnsupported }

@@ -42,23 +42,60 @@ func (o *Owner) ReleaseName(name string, launch proof.ID) error {
 		return err
 	}
 	defer root.Close()
-	lock, err := root.OpenFile(".lock", os.O_RDWR|openFlags, 0o600)
+	unlock, err := lockNames(root, 0)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := flock(lock); err != nil {
-		return err
-	}
-	b, err := readPrivate(root, name)
-	if err != nil {
-		return err
-	}
-	var held Claim
-	if err := decode(b, &held); err != nil || held.Launch != launch {
+	defer unlock()
+	held, err := readClaim(root, name)
+	if err != nil || held.Launch != launch {
 		return err
 	}
 	return root.Remove(name)
+}
+
+// lockNames takes the lock of an opened directory of names.
+func lockNames(root *os.Root, create int) (unlock func(), err error) {
+	if err := checkDir(root, "."); err != nil {
+		return nil, fmt.Errorf("names: %w", err)
+	}
+	lock, err := root.OpenFile(".lock", os.O_RDWR|create|openFlags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("names: %w", err)
+	}
+	if err := flock(lock); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("names: lock: %w", err)
+	}
+	return func() { lock.Close() }, nil
+}
+
+func readClaim(root *os.Root, name string) (Claim, error) {
+	var c Claim
+	b, err := readPrivate(root, name)
+	if err != nil {
+		return c, err
+	}
+	return c, decode(b, &c)
+}
+
+// recorded reports whether the record of the launch that holds a name is
+// there, with its first owner or with another one that took it over.
+func (s *Store) recorded(scope string, c Claim) bool {
+	file := c.Launch.String() + ".json"
+	if _, err := s.root.Lstat(filepath.Join(scope, c.Owner.String(), file)); !errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	owners, _, err := s.Owners(scope)
+	if err != nil {
+		return true
+	}
+	for _, id := range owners {
+		if _, err := s.root.Lstat(filepath.Join(scope, id.String(), file)); !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
 }
 
 // ClaimName takes a name for a launch. The name is free when nobody claims it
@@ -80,37 +117,23 @@ func (s *Store) ClaimName(scope, name string, c Claim) error {
 		return fmt.Errorf("names: %w", err)
 	}
 	defer root.Close()
-	if err := checkDir(root, "."); err != nil {
-		return fmt.Errorf("names: %w", err)
-	}
-	lock, err := root.OpenFile(".lock", os.O_RDWR|os.O_CREATE|openFlags, 0o600)
+	unlock, err := lockNames(root, os.O_CREATE)
 	if err != nil {
-		return fmt.Errorf("names: %w", err)
+		return err
 	}
-	defer lock.Close()
-	if err := flock(lock); err != nil {
-		return fmt.Errorf("names: lock: %w", err)
-	}
-	b, err := readPrivate(root, name)
+	defer unlock()
+	held, err := readClaim(root, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return &NameHeldError{Scope: scope, Name: name, Reason: err.Error()}
-	default:
-		var held Claim
-		if err := decode(b, &held); err != nil {
-			return &NameHeldError{Scope: scope, Name: name, Reason: err.Error()}
-		}
-		if held.Launch == c.Launch {
-			return nil
-		}
-		_, err := s.root.Lstat(filepath.Join(scope, held.Owner.String(), held.Launch.String()+".json"))
-		if !errors.Is(err, fs.ErrNotExist) {
-			return &NameHeldError{Scope: scope, Name: name, Holder: held}
-		}
+	case held.Launch == c.Launch:
+		return nil
+	case s.recorded(scope, held):
+		return &NameHeldError{Scope: scope, Name: name, Holder: held}
 	}
 	c.Version = Version
-	b, err = encode(c)
+	b, err := encode(c)
 	if err != nil {
 		return err
 	}

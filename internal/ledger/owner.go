@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -49,6 +50,7 @@ func (s *Store) NewOwner(rec OwnerRecord) (*Owner, error) {
 	if err := s.root.Mkdir(tmp, 0o700); err != nil {
 		return nil, fmt.Errorf("make owner: %w", err)
 	}
+	crash.Here("owner-new")
 	o, err := s.openOwner(tmp, rec.Scope, rec.ID)
 	if err != nil {
 		return nil, err
@@ -73,6 +75,7 @@ func (s *Store) NewOwner(rec OwnerRecord) (*Owner, error) {
 	if err := s.root.Rename(tmp, rel); err != nil {
 		return fail(fmt.Errorf("make owner: %w", err))
 	}
+	crash.Here("owner-made")
 	o.path = filepath.Join(s.path, rel)
 	return o, nil
 }
@@ -321,6 +324,7 @@ func (s *Store) RemoveOwner(o *Owner) error {
 	if err != nil {
 		return fmt.Errorf("owner %s: remove: %w", o.ID, err)
 	}
+	crash.Here("owner-old")
 	return s.root.RemoveAll(old)
 }
 
@@ -414,6 +418,7 @@ func writePrivate(root *os.Root, name string, b []byte, sync bool) error {
 		err = e
 	}
 	if err == nil {
+		crash.Here("half-written")
 		err = root.Rename(tmp, name)
 	}
 	if err != nil {

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +39,45 @@ func (s *Store) Tidy(scope string) error {
 		}
 		if err := s.root.RemoveAll(rel); err != nil {
 			return err
+		}
+	}
+	return s.tidyNames(scope)
+}
+
+// tidyNames removes the claims whose record has ended: they hold nothing. What
+// can't be read stays.
+func (s *Store) tidyNames(scope string) error {
+	names, err := s.root.OpenRoot(filepath.Join(scope, namesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer names.Close()
+	unlock, err := lockNames(names, 0)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	d, err := names.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	files, err := d.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range files {
+		if strings.HasPrefix(n, ".") && strings.HasSuffix(n, ".tmp") {
+			names.Remove(n) // nobody writes here without the lock
+		}
+		if CheckName(n) != nil {
+			continue
+		}
+		if held, err := readClaim(names, n); err == nil && !s.recorded(scope, held) {
+			names.Remove(n)
 		}
 	}
 	return nil

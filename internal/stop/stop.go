@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/proof"
 )
@@ -165,6 +166,7 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 		if r.opt.Begun != nil {
 			r.opt.Begun(n)
 		}
+		crash.Here("phase-begun")
 	})
 	r.rush(ph.Signal, begun)
 	s := r.sight(ctx)
@@ -180,8 +182,10 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 	began := host.StartNow()
 	end := time.Now().Add(ph.Wait)
 	r.signalAll(s, ph.Signal)
+	crash.Here("phase-signalled")
 	for round := 1; ; round++ {
 		if !r.await(ctx, s.Members, ph.Signal, end) {
+			crash.Here("phase-over")
 			return false // time is over
 		}
 		// Everything seen has ended; is there something that was not seen?

@@ -13,6 +13,7 @@ import (
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
@@ -150,23 +151,29 @@ func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
 	if r, err := d.Read(rec.ID); err == nil {
 		rec = r
 	}
+	crash.Here("stopped")
+	var errs []error
 	for _, a := range rec.Assets {
 		freed, err := asset.Free(a, rec.ID)
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 		if freed {
 			res.Freed = append(res.Freed, asset.Inside(a))
 		}
+		crash.Here("after-free")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	if rec.Cgroup != nil {
 		if err := contain.RemoveCgroup(rec.Cgroup); err != nil {
 			return err
 		}
 	}
+	crash.Here("before-end")
 	if err := d.Remove(rec.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("end record: %w", err)
 	}
+	crash.Here("after-end")
 	if rec.Name != "" {
 		// A claim without a record holds nothing: this only tidies up.
 		d.ReleaseName(rec.Name, rec.ID)

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
@@ -113,6 +115,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 		aside(d.Path(), fmt.Errorf("its lock is free, but process %d of its owner lives", rec.Process.PID))
 		return
 	}
+	crash.Here("sweep-locked")
 	recs, odd, err := d.Records()
 	if err != nil {
 		aside(d.Path(), err)
@@ -131,6 +134,13 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots; wg.Done() }()
+			if unsettled(r, req) {
+				time.Sleep(settling)
+			}
+			if r.OnOwnerDeath == ledger.Survive {
+				results[i] = survivor(ctx, d, r, here, req)
+				return
+			}
 			opt := Options{Death: true, DeathTicks: req.DeathTicks, Known: r}
 			if req.Event != nil {
 				opt.Event = func(s stop.Sent) { req.Event(r.ID, s) }
@@ -144,6 +154,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 	wg.Wait()
 	rep.Results = append(rep.Results, results...)
 	if !req.DryRun {
+		crash.Here("before-owner-end")
 		if err := store.RemoveOwner(d); err != nil && !errors.Is(err, fs.ErrExist) {
 			aside(d.Path(), err)
 		}
@@ -180,6 +191,7 @@ func lockDead(ctx context.Context, d *ledger.Owner, here host.Place) (bool, erro
 // nothing of it lives. It reports false if the launch must be stopped.
 func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.Tables, req Request) (Result, bool) {
 	res := Result{ID: r.ID, Name: r.Name}
+	read := r
 	released := r.State == ledger.Released
 	if released {
 		// Only whether anything of it lives is of interest: its record goes
@@ -232,12 +244,15 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 			res.Survivors = append(res.Survivors, stop.Survivor{PID: p.PID, Why: "unsure: " + p.Finding.Reason})
 		}
 		return res, true
-	case s.Verdict == proof.Gone && !s.Vanished:
+	case s.Verdict == proof.Gone && !s.Vanished && !unsettled(r, req):
 		release, ok, err := d.TryHoldStop(r.ID)
 		if err != nil || !ok {
 			return res, false // somebody else is at it: wait for them
 		}
 		defer release()
+		if now, err := d.Read(r.ID); err == nil && !reflect.DeepEqual(now, read) {
+			return res, false // it went on since we looked
+		}
 		res.Outcome = string(stop.Gone)
 		if lead := r.Leader; lead != nil && tree.Recycled() {
 			res.Reason = "pid reused"
@@ -248,6 +263,39 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 		return res, true
 	}
 	return res, false
+}
+
+// survivor looks again at a launch that is to live on: it is concluded once
+// nothing of it is left, and never signalled.
+func survivor(ctx context.Context, d *ledger.Owner, r *ledger.Record, here host.Place, req Request) Result {
+	for range 40 {
+		now, err := d.Read(r.ID)
+		if errors.Is(err, fs.ErrNotExist) {
+			return Result{ID: r.ID, Name: r.Name, Verdict: proof.Gone, Outcome: string(stop.Gone), Reason: "its record has ended"}
+		}
+		if err == nil {
+			if res, done := triage(d, now, here, contain.Fresh, req); done && res.Verdict != proof.Unsure {
+				return res
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return Result{ID: r.ID, Name: r.Name, Outcome: string(stop.Incomplete), Reason: "it is to live on, and can't be told to be gone"}
+}
+
+// settling is how long a forked child may take until it has executed its
+// program, and with it has got the environment by which it is known.
+const settling = 200 * time.Millisecond
+
+// unsettled reports whether a child may be on its way that nothing ties to the
+// launch yet: its owner died in the very moment of the fork.
+func unsettled(r *ledger.Record, req Request) bool {
+	const tick = 10 * time.Millisecond
+	return r.State == ledger.Intent && r.Leader == nil &&
+		host.StartNow() < max(r.IntentTicks, req.DeathTicks)+uint64(settling/tick)
 }
 
 // markForeign names every launch of an owner of another place, untouched.
