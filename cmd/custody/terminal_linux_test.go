@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/custody-project/custody"
+	"github.com/custody-project/custody/internal/tree"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// asCustody is this test binary as custody, on the state directory dir.
+func asCustody(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(filepath.Dir(dir), "custody")
+	if err := os.Symlink(exe, link); err != nil && !os.IsExist(err) {
+		t.Fatal(err)
+	}
+	c := exec.Command(link, args...)
+	c.Env = append(os.Environ(), "CUSTODY_DIR="+dir, "LANG=C.UTF-8", "LC_ALL=", "LC_CTYPE=", "TERM=xterm", "NO_COLOR=")
+	return c
+}
+
+// onTerminal runs custody on a terminal of 60 columns and returns what it
+// wrote there.
+func onTerminal(t *testing.T, c *exec.Cmd) string {
+	t.Helper()
+	f, err := pty.StartWithSize(c, &pty.Winsize{Rows: 24, Cols: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(f) // EIO when the last writer is gone
+	c.Wait()
+	return strings.ReplaceAll(string(b), "\r\n", "\n")
+}
+
+// On a terminal there is colour, lines fit, and a stop that takes time shows a
+// line that goes away again.
+func TestOnATerminal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	t.Cleanup(func() { endAll(dir) })
+	argv := tree.Command("term-ignore", "-n", "1", "-life", "60s", strings.Repeat("wide ", 30))
+	run := asCustody(t, dir, append([]string{"run", "--name", "web", "--"}, argv...)...)
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		l, err := custody.List(context.Background(), custody.ListOptions{Dir: dir})
+		if err == nil && len(l.Launches) == 1 && len(l.Launches[0].Members) == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the tree did not start")
+		}
+	}
+	ls := onTerminal(t, asCustody(t, dir, "ls"))
+	if !strings.Contains(ls, "\x1b[32mrunning\x1b[0m") || !strings.Contains(ls, "…") {
+		t.Errorf("ls without colour, or not cut: %q", ls)
+	}
+	for line := range strings.Lines(ls) {
+		if w := text.StringWidthWithoutEscSequences(strings.TrimRight(line, "\n")); w > 80 {
+			t.Errorf("%d columns: %q", w, line)
+		}
+	}
+	plain := asCustody(t, dir, "ls")
+	plain.Env = append(plain.Env, "NO_COLOR=1")
+	if ls := onTerminal(t, plain); strings.Contains(ls, "\x1b") {
+		t.Errorf("colour in spite of NO_COLOR: %q", ls)
+	}
+	stop := onTerminal(t, asCustody(t, dir, "stop", "web", "--phase", "TERM:1s", "--phase", "KILL:20s"))
+	if !strings.Contains(stop, "\r\x1b[Kstopping web: phase 1 of 2 (TERM:1s), 2 left, ") {
+		t.Errorf("no live line: %q", stop)
+	}
+	_, rest, _ := strings.Cut(stop, "\r\x1b[K\x1b[1m")
+	if !strings.HasSuffix(rest, "2 processes signalled\n") || strings.Contains(rest, "stopping") {
+		t.Errorf("the live line did not go away: %q", stop)
+	}
+	run.Wait()
+}
