@@ -408,9 +408,17 @@ func (l *Launch) keeperDied(known *bool) {
 	// long as we held its handle.
 	if l.proc != nil {
 		l.proc.WaitExit(l.ctx)
-		if st, err := l.proc.ExitStatus(); err == nil {
-			l.exitedWith(st)
-			return
+		// It is told once whoever adopted the leader has reaped it.
+		pause := time.Millisecond
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); pause = min(2*pause, 50*time.Millisecond) {
+			if st, err := l.proc.ExitStatus(); err == nil {
+				l.exitedWith(st)
+				return
+			}
+			if gone, err := l.proc.Exited(); err != nil || !gone {
+				break
+			}
+			time.Sleep(pause)
 		}
 	}
 	l.waitErr = ErrStatusUnknown
