@@ -34,8 +34,9 @@ func surviving(dir string) {
 	if err == nil {
 		c := o.Command("sleep", "60")
 		c.Kept, c.OnOwnerDeath = true, custody.Survive
+		c.TempDirs = []string{"PROFILE"}
 		if err = c.Start(); err == nil {
-			fmt.Println(c.Launch().ID(), c.Launch().PID())
+			fmt.Println(c.Launch().ID(), c.Launch().PID(), c.Launch().Dirs()[0])
 		}
 	}
 	if err != nil {
@@ -54,12 +55,11 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// I3, as far as it is kept: a launch that survives outlives its owner, sweeps
-// pass it over, and it is still custody's to stop.
-func TestSurvivorOutlivesItsOwner(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
+// survivor starts an owner with one surviving launch and kills the owner.
+func survivor(t *testing.T, dir string) (id custody.ID, pid int, temp string) {
+	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), ownerEnv+"="+dir)
+	c.Env = append(os.Environ(), ownerEnv+"="+dir, "TMPDIR="+t.TempDir(), "CUSTODY_DEBUG_WITHOUT=cgroup")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +71,20 @@ func TestSurvivorOutlivesItsOwner(t *testing.T) {
 	c.Process.Kill()
 	c.Wait()
 	var name string
-	var pid int
-	if _, e := fmt.Sscan(line, &name, &pid); err != nil || e != nil {
+	if _, e := fmt.Sscan(line, &name, &pid, &temp); err != nil || e != nil {
 		t.Fatalf("owner said %q (%v, %v)", line, err, e)
 	}
-	id, err := custody.ParseID(name)
-	if err != nil {
+	if id, err = custody.ParseID(name); err != nil {
 		t.Fatalf("owner said %q: %v", line, err)
 	}
+	return id, pid, temp
+}
+
+// I3, as far as it is kept: a launch that survives outlives its owner, sweeps
+// pass it over, and it is still custody's to stop.
+func TestSurvivorOutlivesItsOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	id, pid, _ := survivor(t, dir)
 	ctx := context.Background()
 	for range 2 {
 		rep, err := custody.Sweep(ctx, custody.SweepOptions{Dir: dir})
@@ -219,4 +225,131 @@ func caught(t *testing.T) string {
 		}
 	}
 	return strings.Join(out, " ")
+}
+
+// I2: an owner is not left without its watchdog.
+func TestWatchdogIsReplaced(t *testing.T) {
+	replaced := make(chan int, 8)
+	o, err := custody.Open(context.Background(), "promises", &custody.Options{
+		Dir: filepath.Join(t.TempDir(), "state"),
+		OnEvent: func(e custody.Event) {
+			if e.Kind == custody.WatchdogReplaced {
+				replaced <- e.PID
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if err := o.Command("sleep", "60").Start(); err != nil {
+		t.Fatal(err)
+	}
+	killed := 0
+	tasks, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, f := range tasks {
+		b, _ := os.ReadFile(f)
+		for pid := range strings.FieldsSeq(string(b)) {
+			// Our own child: its number is its own until the library waits.
+			line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+			if strings.HasPrefix(string(line), "custody-watchdog") {
+				var n int
+				fmt.Sscan(pid, &n)
+				syscall.Kill(n, syscall.SIGKILL)
+				killed = n
+			}
+		}
+	}
+	if killed == 0 {
+		t.Fatal("there is no watchdog")
+	}
+	select {
+	case n := <-replaced:
+		if n == killed {
+			t.Errorf("the new watchdog is %d, like the old one", n)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the watchdog was not replaced")
+	}
+}
+
+// I2, I7: without its keeper a launch can't be held at its level, so it ends;
+// the leader's end is still known.
+func TestKeepersDeathEndsTheLaunch(t *testing.T) {
+	o, err := custody.Open(context.Background(), "promises", &custody.Options{Dir: filepath.Join(t.TempDir(), "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	c := o.Command("sleep", "60")
+	c.Kept = true
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.Launch().PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state string
+	var keeper int
+	fmt.Sscan(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), &state, &keeper)
+	if keeper == os.Getpid() || keeper <= 1 {
+		t.Fatalf("the leader's parent is %d: no keeper", keeper)
+	}
+	syscall.Kill(keeper, syscall.SIGKILL) // our own child
+	select {
+	case <-c.Launch().Gone():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the launch lives on without its keeper")
+	}
+	var x *exec.ExitError
+	if err := c.Wait(); !errors.As(err, &x) || x.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("Wait: %v, want an ExitError with signal TERM", err)
+	}
+}
+
+// I4, I6: after a reboot nothing of the record lives, whatever has its numbers
+// now: no signal, and the directory is still ours to free.
+func TestAnotherBoot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	id, pid, temp := survivor(t, dir)
+	p, err := os.FindProcess(pid) // a handle
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "promises", "*", "*.json"))
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := strings.ReplaceAll(string(b), strings.TrimSpace(string(boot)), "00000000-0000-4000-8000-000000000000")
+		if err := os.WriteFile(f, []byte(other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rep, err := custody.Sweep(context.Background(), custody.SweepOptions{Dir: dir})
+	if err != nil || len(rep.Launches) != 1 || rep.Launches[0].ID != id {
+		t.Fatalf("sweep: %+v, %v: want the one launch", rep, err)
+	}
+	l := rep.Launches[0]
+	if len(l.Signalled) > 0 {
+		t.Errorf("signalled %v for a record of another boot", l.Signalled)
+	}
+	_, err = os.Stat(temp)
+	if host, e := os.ReadFile("/etc/machine-id"); e != nil || len(host) < 2 {
+		// Without a machine id another boot may be another machine.
+		if err != nil || l.Outcome == "gone" {
+			t.Errorf("no machine id: outcome %s, directory %v: want both kept", l.Outcome, err)
+		}
+	} else if err == nil || l.Outcome != "gone" {
+		t.Errorf("outcome %s (%s), directory %v: want gone and freed", l.Outcome, l.Reason, err)
+	}
+	if err := p.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the process with the recorded number: %v", err)
+	}
 }

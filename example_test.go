@@ -1,0 +1,32 @@
+package custody_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/custody-project/custody"
+)
+
+// The program of the README; internal/promises compares the two.
+func Example() {
+	custody.ServeHelper() // first line: the program serves as its own watchdog and keeper
+
+	ctx := context.Background()
+	owner, err := custody.Open(ctx, "browsers", nil) // first cleans up after dead owners of this scope
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer owner.Close()
+
+	cmd := owner.Command("firefox-esr", "-headless", "-no-remote", "-profile", "{PROFILE}")
+	cmd.Name = "worker-1"               // nobody else holds this name until the tree is proven gone
+	cmd.TempDirs = []string{"PROFILE"}  // deleted after the last process, never before
+	if err := cmd.Start(); err != nil { // from here on: kill -9 this program, and the tree is gone
+		log.Fatal(err)
+	}
+	fmt.Println("level:", cmd.Launch().Level()) // what was really achieved: group, lineage, cgroup, …
+
+	res, err := cmd.Launch().Stop(ctx) // TERM, ten seconds, KILL; a value with every survivor and why
+	fmt.Println(res.Outcome, err)
+}
