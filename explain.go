@@ -114,6 +114,10 @@ func explainPID(ctx context.Context, pid int, opt ListOptions) (Explanation, err
 		}
 		return nil
 	}, &aside)
+	if n := len(aside); n > 0 && x.Verdict == proof.Foreign && x.Role == RoleNone {
+		// What can't be read can't be ruled out, and is never acted on.
+		x.Reason += fmt.Sprintf("; %d entries of the state directory could not be believed, 'custody sweep --dry-run' names them", n)
+	}
 	return x, err
 }
 

@@ -67,6 +67,9 @@ func completeFlags(root *cobra.Command) {
 		return offers, cobra.ShellCompDirectiveNoFileComp
 	})
 	for _, c := range root.Commands() {
+		if strings.Contains(c.Use, "ID|NAME") && c.ValidArgsFunction == nil {
+			c.ValidArgsFunction = completeLaunch
+		}
 		if c.Flags().Lookup("require") != nil {
 			c.RegisterFlagCompletionFunc("require", cobra.FixedCompletions([]string{"group", "lineage", "cgroup", "pidns"}, cobra.ShellCompDirectiveNoFileComp))
 		}

@@ -16,7 +16,7 @@ func explainCommand() *cobra.Command {
 		Long: `explain says whose a process is: owned, gone, foreign or unsure. It shows every
 fact that was asked, where the answer came from and whether it holds, and
 whether custody would signal the process. For a launch it explains each of its
-processes. It changes nothing and signals nothing.`,
+processes; a number of up to seven digits is a pid. It changes nothing and signals nothing.`,
 		Example: `  custody explain 4711
   custody explain web --json`,
 		Args:              one("pid or launch", "custody explain 4711"),

@@ -12,7 +12,8 @@ func lsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "Show what is owned", Args: none,
 		Long: `ls shows every launch in the state directory, at which level it is contained,
-and whether its owner lives. It changes nothing.`,
+and whether its owner lives. MEMBERS counts the proven ones; "3+1?" means three,
+and one that something ties to the launch but nothing proves. It changes nothing.`,
 		Example: `  custody ls
   custody ls --scope browsers --json`,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -47,16 +47,14 @@ func (p *progress) tick() {
 }
 
 func (p *progress) draw() {
-	what := "waiting"
+	what := "waiting" // for a stop that somebody else began, or for the first look
 	if p.last.Of > 0 {
-		what = p.last.String()
+		what = "stopping " + p.last.Launch.Short() + ": " + p.last.String()
 		if p.last.Name != "" {
-			what = shownText(p.last.Name) + ": " + what
-		} else {
-			what = p.last.Launch.Short() + ": " + what
+			what = "stopping " + shownText(p.last.Name) + ": " + p.last.String()
 		}
 	}
-	line := "stopping " + what + ", " + time.Since(p.began).Truncate(100*time.Millisecond).String()
+	line := what + ", " + time.Since(p.began).Truncate(100*time.Millisecond).String()
 	errs.printf("\r\x1b[K%s", errs.cut(line, errs.width-1))
 	p.shown = true
 }

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/custody-project/custody"
 	"github.com/spf13/cobra"
@@ -32,12 +36,14 @@ what survived is listed with the reason.`,
 			p := newProgress(verbose)
 			opt := custody.StopOptions{Dir: global.dir, Scope: global.scope, Phases: ps, AllowNetworkFS: global.net,
 				OnEvent: p.event, OnProgress: p.stop}
-			res, err := custody.Stop(c.Context(), args[0], opt)
+			ctx, cancel := interruptible(c.Context())
+			defer cancel()
+			res, err := custody.Stop(ctx, args[0], opt)
 			p.done()
 			if res.ID.IsZero() {
 				return err
 			}
-			return reportStop(res, err)
+			return reportStop(res, err, ctx.Err() != nil)
 		},
 	}
 	c.Flags().StringArrayVar(&phases, "phase", nil, "stop phase `SIGNAL:DURATION`, in order, instead of the launch's own plan")
@@ -45,7 +51,15 @@ what survived is listed with the reason.`,
 	return c
 }
 
-func reportStop(res custody.StopResult, err error) error {
+// interruptible ends the context at the first Ctrl-C or TERM: the stop then
+// tells what it left. The second one ends the program.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, cancel)
+	return ctx, cancel
+}
+
+func reportStop(res custody.StopResult, err error, interrupted bool) error {
 	if global.json {
 		if err := printJSON(res); err != nil {
 			return err
@@ -56,8 +70,12 @@ func reportStop(res custody.StopResult, err error) error {
 	var incomplete *custody.IncompleteError
 	if errors.As(err, &incomplete) && !global.json {
 		// The survivors stand above, one a line.
+		what := why(res)
+		if interrupted {
+			what = "interrupted, " + count(len(res.Survivors), "process lives", "processes live")
+		}
 		return &exitError{exitIncomplete, fmt.Errorf("stop %s: %s; its record is kept, try again or run 'custody sweep' later",
-			res.ID.Short(), why(res))}
+			res.ID.Short(), what)}
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/custody-project/custody"
@@ -23,9 +24,14 @@ and they are not deleted.`,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			p := newProgress(verbose)
-			rep, err := custody.Sweep(c.Context(), custody.SweepOptions{Dir: global.dir, Scope: global.scope, DryRun: dry,
+			ctx, cancel := interruptible(c.Context())
+			defer cancel()
+			rep, err := custody.Sweep(ctx, custody.SweepOptions{Dir: global.dir, Scope: global.scope, DryRun: dry,
 				AllowNetworkFS: global.net, OnEvent: p.event, OnProgress: p.stop})
 			p.done()
+			if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				err = errors.New("sweep: interrupted; what is left waits for the next one")
+			}
 			if err != nil {
 				return err
 			}

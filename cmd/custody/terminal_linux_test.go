@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"os"
@@ -28,7 +29,7 @@ func asCustody(t *testing.T, dir string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	c := exec.Command(link, args...)
-	c.Env = append(os.Environ(), "CUSTODY_DIR="+dir, "LANG=C.UTF-8", "LC_ALL=", "LC_CTYPE=", "TERM=xterm", "NO_COLOR=")
+	c.Env = append(os.Environ(), "CUSTODY_DIR="+dir, "TREE_PIDS="+dir+".pids", "LANG=C.UTF-8", "LC_ALL=", "LC_CTYPE=", "TERM=xterm", "NO_COLOR=")
 	return c
 }
 
@@ -56,15 +57,7 @@ func TestOnATerminal(t *testing.T) {
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		l, err := custody.List(context.Background(), custody.ListOptions{Dir: dir})
-		if err == nil && len(l.Launches) == 1 && len(l.Launches[0].Members) == 2 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the tree did not start")
-		}
-	}
+	waitForMembers(t, dir, 2)
 	ls := onTerminal(t, asCustody(t, dir, "ls"))
 	if !strings.Contains(ls, "\x1b[32mrunning\x1b[0m") || !strings.Contains(ls, "…") {
 		t.Errorf("ls without colour, or not cut: %q", ls)
@@ -88,4 +81,61 @@ func TestOnATerminal(t *testing.T) {
 		t.Errorf("the live line did not go away: %q", stop)
 	}
 	run.Wait()
+}
+
+// Ctrl-C while a stop waits: it says what it left, and keeps the record.
+func TestInterruptedStop(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	t.Cleanup(func() { endAll(dir) })
+	run := asCustody(t, dir, append([]string{"run", "--name", "web", "--"}, tree.Command("term-ignore", "-n", "1", "-life", "60s")...)...)
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitForMembers(t, dir, 2)
+	stop := asCustody(t, dir, "stop", "web", "-v", "--phase", "TERM:50s")
+	said, err := stop.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	interrupted := false
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		if !interrupted && strings.Contains(lines.Text(), "signal=TERM") {
+			interrupted = true
+			stop.Process.Signal(os.Interrupt)
+		}
+	}
+	stop.Wait()
+	if code := stop.ProcessState.ExitCode(); code != exitIncomplete {
+		t.Errorf("exit status %d, want %d", code, exitIncomplete)
+	}
+	if !strings.Contains(text.String(), ": interrupted, 2 processes live; its record is kept") {
+		t.Errorf("it said %q", text.String())
+	}
+	waitForMembers(t, dir, 2)
+	endAll(dir)
+	run.Wait()
+}
+
+// waitForMembers waits until a launch has n members that took their shape.
+func waitForMembers(t *testing.T, dir string, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if _, err := tree.Wait(ctx, dir+".pids", n); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		l, err := custody.List(context.Background(), custody.ListOptions{Dir: dir})
+		if err == nil && len(l.Launches) == 1 && len(l.Launches[0].Members) == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no %d members: %v, %+v", n, err, l)
+		}
+	}
 }
