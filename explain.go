@@ -252,6 +252,7 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 			return nil
 		}
 		found = append(found, v)
+		v.tree.Full = true
 		s, err := v.tree.Look(true)
 		if err != nil {
 			return err

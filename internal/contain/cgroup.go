@@ -166,7 +166,7 @@ func RemoveCgroup(c *ledger.Cgroup) error {
 	return nil
 }
 
-func (l *look) cgroupFacts(e *gather, p *host.Process) {
+func (l *look) cgroupFacts(e *gather, p *host.Process, _ host.Row) {
 	if len(l.cgIDs) == 0 {
 		return
 	}

@@ -28,12 +28,17 @@ func (l *look) judge(p *host.Process) (*Member, error) {
 	e.add(proof.Live, "pidfd", proof.Yes)
 	m := &Member{Proc: p, Row: row}
 
-	l.identityFacts(&e, p, row)
-	l.groupFacts(&e, row)
-	l.cgroupFacts(&e, p)
-	l.namespaceFacts(&e, p)
-	l.lineageFacts(&e, p, row)
-	// Circumstances are asked for only when nothing stronger holds.
+	// One strong fact proves, so the asking stops there, cheapest first; who
+	// wants an explanation gets every answer. Circumstances are asked for only
+	// when nothing stronger holds.
+	for _, ask := range []func(*gather, *host.Process, host.Row){
+		l.identityFacts, l.parentFacts, l.groupFacts, l.cgroupFacts, l.namespaceFacts, l.brandFacts,
+	} {
+		ask(&e, p, row)
+		if !l.Full && e.proven() {
+			break
+		}
+	}
 	if m.Finding = proof.Judge(e.ev); m.Finding.Verdict != proof.Owned {
 		l.circumstances(&e, p, row)
 		m.Finding = proof.Judge(e.ev)
@@ -56,6 +61,9 @@ type gather struct{ ev []proof.Evidence }
 func (g *gather) add(f proof.Fact, source string, a proof.Answer) {
 	g.ev = append(g.ev, proof.Evidence{Fact: f, Source: source, Holds: a})
 }
+
+// proven reports whether what was asked so far proves.
+func (g *gather) proven() bool { return proof.Judge(g.ev).Verdict == proof.Owned }
 
 // identityFacts: is it one of the processes that the record names?
 func (l *look) identityFacts(e *gather, p *host.Process, row host.Row) {

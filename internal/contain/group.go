@@ -73,7 +73,7 @@ func (t *Tree) Recycled() bool {
 	return err == nil
 }
 
-func (l *look) groupFacts(e *gather, row host.Row) {
+func (l *look) groupFacts(e *gather, _ *host.Process, row host.Row) {
 	lead := l.Rec.Leader
 	if lead == nil {
 		return

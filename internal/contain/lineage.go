@@ -59,7 +59,7 @@ func (l *look) descend(p *host.Process) bool {
 	return all
 }
 
-func (l *look) lineageFacts(e *gather, p *host.Process, row host.Row) {
+func (l *look) parentFacts(e *gather, _ *host.Process, row host.Row) {
 	if l.keeper != nil && row.PPID == l.keeper.PID() {
 		// The row was read before this look at the keeper: if its number
 		// still means the keeper now, it did when it was our parent.
@@ -68,6 +68,9 @@ func (l *look) lineageFacts(e *gather, p *host.Process, row host.Row) {
 	if m := l.marks[row.PPID]; m != nil {
 		e.add(proof.Parent, "/proc/PID/stat field 4, and the parent's handle", still(m.Proc))
 	}
+}
+
+func (l *look) brandFacts(e *gather, p *host.Process, _ host.Row) {
 	if l.Rec.Brand != 0 {
 		b, err := p.Brand()
 		if !errors.Is(err, host.ErrUnsupported) {

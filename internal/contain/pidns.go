@@ -9,7 +9,7 @@ import (
 // process is the launch's leader. A process can't leave it, and the leader's
 // end ends everything in it (pid_namespaces(7)).
 
-func (l *look) namespaceFacts(e *gather, p *host.Process) {
+func (l *look) namespaceFacts(e *gather, p *host.Process, _ host.Row) {
 	if l.Rec.TreeNS == 0 {
 		return
 	}

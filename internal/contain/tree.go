@@ -85,6 +85,7 @@ type Tree struct {
 	Rec        *ledger.Record
 	Here       host.Place
 	DeathTicks uint64 // boot clock at the owner's death where it was seen, else 0
+	Full       bool   // ask for every fact, not only until one proves
 
 	tables Tables
 }
@@ -166,8 +167,10 @@ func (l *look) find(deep bool) {
 	if l.Rec.Cgroup != nil {
 		listed = l.cgroup()
 	}
-	if l.openKeeper() {
-		listed = l.descend(l.keeper) || listed
+	if l.openKeeper() && l.descend(l.keeper) {
+		// Everything below the keeper is of the launch, and everything of the
+		// launch is below the keeper.
+		listed, deep = true, false
 	}
 	for _, m := range l.members() {
 		l.descend(m.Proc)
@@ -282,6 +285,7 @@ func (l *look) recorded() {
 // Judge says whether one opened process is of the launch, with the evidence.
 // The process stays the caller's to close.
 func (t *Tree) Judge(p *host.Process) (*Member, error) {
+	t.Full = true
 	l := &look{Tree: t, s: &Sighting{}, place: t.place(), marks: map[int]*Member{}, judged: map[int]bool{}}
 	defer func() {
 		for _, m := range l.marks {

@@ -159,6 +159,11 @@ func keeper(raw []byte) int {
 	}
 	if err := k.begin(); err != nil {
 		k.send(Event{Type: "failed", Failure: failureOf(err)})
+		if dead, derr := k.owner.Exited(); dead && derr == nil && k.dir != nil {
+			// Nobody else is there to take back what was prepared.
+			k.death = host.StartNow() + 1
+			k.sweepOwner(true)
+		}
 		return 125
 	}
 	go k.listen()
@@ -170,15 +175,15 @@ func keeper(raw []byte) int {
 // begin makes this process the subreaper, notes it in the record, and starts
 // the leader. If the owner is dead already nothing is started.
 func (k *kept) begin() error {
-	if dead, err := k.owner.Exited(); dead || err != nil {
-		return errors.New("the owner has died")
-	}
 	var err error
 	if k.here, err = host.Here(); err != nil {
 		return err
 	}
 	if k.dir, err = ledger.OpenOwnerAt(k.spec.OwnerDir); err != nil {
 		return err
+	}
+	if dead, err := k.owner.Exited(); dead || err != nil {
+		return errors.New("the owner has died")
 	}
 	if err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -248,14 +249,12 @@ func (r *run) await(ctx context.Context, ms []*contain.Member, sig syscall.Signa
 	next := time.Now()
 	left := append([]*contain.Member{}, ms...)
 	for {
-		live := left[:0]
-		for _, m := range left {
-			if gone, err := m.Proc.Exited(); err != nil || !gone {
-				live = append(live, m)
+		for len(left) > 0 {
+			if gone, err := left[0].Proc.Exited(); err != nil || !gone {
+				break
 			}
+			left = left[1:]
 		}
-		left = live
-		r.left(len(left))
 		if len(left) == 0 {
 			return true
 		}
@@ -268,9 +267,17 @@ func (r *run) await(ctx context.Context, ms []*contain.Member, sig syscall.Signa
 			return false
 		default:
 		}
-		if sig != syscall.SIGKILL && !now.Before(next) {
-			r.wake(left)
+		if !now.Before(next) {
+			left = slices.DeleteFunc(left, func(m *contain.Member) bool {
+				gone, err := m.Proc.Exited()
+				return err == nil && gone
+			})
+			r.left(len(left))
+			if sig != syscall.SIGKILL {
+				r.wake(left)
+			}
 			next = now.Add(tick)
+			continue
 		}
 		host.PollExit([]*host.Process{left[0].Proc}, min(tick, time.Until(end)))
 	}
