@@ -408,22 +408,24 @@ func (l *Launch) keeperDied(known *bool) {
 	// long as we held its handle.
 	if l.proc != nil {
 		l.proc.WaitExit(l.ctx)
-		// It is told once whoever adopted the leader has reaped it.
-		pause := time.Millisecond
-		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); pause = min(2*pause, 50*time.Millisecond) {
+		for end := time.Now().Add(statusPatience); ; time.Sleep(10 * time.Millisecond) {
+			reaped := l.proc.Numbered() != nil
 			if st, err := l.proc.ExitStatus(); err == nil {
 				l.exitedWith(st)
 				return
 			}
-			if gone, err := l.proc.Exited(); err != nil || !gone {
-				break
+			if reaped || time.Now().After(end) {
+				break // reaped without a word, or nobody reaps it
 			}
-			time.Sleep(pause)
 		}
 	}
 	l.waitErr = ErrStatusUnknown
 	close(l.exited)
 }
+
+// statusPatience is how long we wait for a stranger to reap the leader of a
+// keeper that died: only then does the kernel tell its status.
+const statusPatience = 2 * time.Second
 
 // Wait waits until the leader has ended, within ctx, and returns its end as
 // Cmd.Wait does, without waiting for output.

@@ -34,6 +34,32 @@ func (l *look) openKeeper() bool {
 	return true
 }
 
+// Keeper returns the launch's living keeper, judged by its recorded identity.
+// The caller closes its handle. Gone matches os.ErrProcessDone.
+func (t *Tree) Keeper() (*Member, error) {
+	if t.Rec.Keeper == nil {
+		return nil, os.ErrProcessDone
+	}
+	id := *t.Rec.Keeper
+	keeper := *t.Rec
+	keeper.Leader, keeper.Members, keeper.Cgroup, keeper.Keeper, keeper.TreeNS, keeper.Brand = &id, nil, nil, nil, 0, 0
+	p, err := host.Recognise(id)
+	if err != nil {
+		return nil, err
+	}
+	l := &look{Tree: &Tree{Rec: &keeper, Here: t.Here, Full: true}, s: &Sighting{}, marks: map[int]*Member{}, judged: map[int]bool{}}
+	l.place = l.Tree.place()
+	m, err := l.judge(p)
+	if err == nil && m.Finding.Verdict != proof.Owned {
+		err = fmt.Errorf("keeper %d: verdict %s: %s", id.PID, m.Finding.Verdict, m.Finding.Reason)
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
 // descend takes up the descendants of a proven process through the children
 // files of /proc. It reports whether they could be listed.
 func (l *look) descend(p *host.Process) bool {

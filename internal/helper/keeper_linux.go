@@ -271,7 +271,13 @@ func (k *kept) start() error {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
 	}
 	if k.rec.Brand != 0 {
-		if err := host.SetBrand(0, host.Brand(k.rec.Brand)); err != nil {
+		if err := host.SetBrand(0, host.Brand(k.rec.Brand)); errors.Is(err, host.ErrUnsupported) {
+			// The limit is in use here: the launch does without the mark.
+			err := k.dir.Update(k.spec.ID, func(r *ledger.Record) { r.Brand, r.Born = 0, false; k.rec = r })
+			if err != nil {
+				return err
+			}
+		} else if err != nil {
 			return fmt.Errorf("set brand: %w", err)
 		}
 		// The keeper is no member: only what it forks now bears the brand.

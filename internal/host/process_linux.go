@@ -166,7 +166,7 @@ func (p *Process) info() (pidfdInfo, error) {
 
 // ExitStatus returns the wait status of a process that ended while we held its
 // handle, even if it was somebody else's child and is reaped (PIDFD_INFO_EXIT,
-// Linux 6.15); ErrUnsupported before.
+// Linux 6.15); ErrUnsupported before. The process must have ended.
 func (p *Process) ExitStatus() (uint32, error) {
 	const infoExit = 1 << 3
 	in := pidfdInfo{mask: infoExit}
@@ -177,10 +177,16 @@ func (p *Process) ExitStatus() (uint32, error) {
 		}
 		return nil
 	})
-	if err != nil || in.mask&infoExit == 0 || Without("info") {
+	if err == nil && in.mask&infoExit != 0 && !Without("info") {
+		return uint32(in.exitCode), nil
+	}
+	// The kernel keeps it for the handle from the reap on. Before, it stands
+	// in the last field of /proc/PID/stat, for whoever may see it.
+	b, err := p.read("stat")
+	if err != nil {
 		return 0, ErrUnsupported
 	}
-	return uint32(in.exitCode), nil
+	return ParseExitCode(b)
 }
 
 // Numbered returns nil while the number the process was opened by still means

@@ -44,6 +44,23 @@ func ParseStat(b []byte) (Row, error) {
 	return r, nil
 }
 
+// ParseExitCode reads the wait status of a zombie from its /proc/PID/stat
+// (field 52, Linux 3.5). The kernel shows 0 to who may not know, so 0 is no
+// answer: ErrUnsupported.
+func ParseExitCode(b []byte) (uint32, error) {
+	end := bytes.LastIndexByte(b, ')')
+	f := strings.Fields(string(b[end+1:]))
+	const first = 3
+	if end < 0 || len(f) <= 52-first || f[0] != "Z" {
+		return 0, fmt.Errorf("stat: no exit code: %w", ErrUnsupported)
+	}
+	v, err := strconv.ParseUint(f[52-first], 10, 32)
+	if err == nil && v == 0 {
+		err = fmt.Errorf("stat: exit code 0 may be hidden: %w", ErrUnsupported)
+	}
+	return uint32(v), err
+}
+
 // ParseChildren reads /proc/PID/task/TID/children.
 func ParseChildren(b []byte) ([]int, error) {
 	var pids []int

@@ -204,12 +204,20 @@ func BrandOf(id [16]byte) Brand {
 }
 
 // SetBrand marks the process, which must still be our own child or ourselves
-// (pid 0), so that the number can't have changed hands.
+// (pid 0), so that the number can't have changed hands. A process whose limit
+// somebody set is left alone: ErrUnsupported. The hard limit stays.
 func SetBrand(pid int, b Brand) error {
 	if Without("brand") {
 		return ErrUnsupported
 	}
-	return unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: uint64(b), Max: math.MaxUint64}, nil)
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, rlimitRTIME, nil, &old); err != nil {
+		return err
+	}
+	if old.Max != math.MaxUint64 || old.Cur != math.MaxUint64 && old.Cur&brandBit == 0 {
+		return fmt.Errorf("RLIMIT_RTTIME is set: %w", ErrUnsupported)
+	}
+	return unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: uint64(b), Max: old.Max}, nil)
 }
 
 // ClearBrand takes the mark from our own process, so that a child started

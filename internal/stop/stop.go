@@ -109,6 +109,20 @@ func Group(tree *contain.Tree, sig syscall.Signal) error {
 	})
 }
 
+// Keeper kills the launch's keeper, if it is proven to be the recorded one.
+func Keeper(tree *contain.Tree) error {
+	m, err := tree.Keeper()
+	if err != nil {
+		return err
+	}
+	defer m.Proc.Close()
+	r := &run{tree: tree, rep: &Report{}, denied: map[int]error{}}
+	if r.ours, err = host.Ancestors(); err != nil {
+		return err
+	}
+	return r.send(m, syscall.SIGKILL)
+}
+
 // once looks once and lets f signal.
 func once(tree *contain.Tree, f func(*run, *contain.Sighting) error) error {
 	r := &run{tree: tree, rep: &Report{}, denied: map[int]error{}}

@@ -153,6 +153,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 	}
 	wg.Wait()
 	rep.Results = append(rep.Results, results...)
+	endKeepers(recs, results, here)
 	if !req.DryRun {
 		crash.Here("before-owner-end")
 		if err := store.RemoveOwner(d); err != nil && !errors.Is(err, fs.ErrExist) {
