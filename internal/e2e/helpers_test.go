@@ -5,7 +5,9 @@
 package e2e
 
 import (
+	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -77,6 +79,34 @@ func TestHelpers_LimitInUse(t *testing.T) {
 		// out of sight: only the leader is promised.
 		if !w.role("leader").ends(grace + 5*time.Second) {
 			t.Errorf("the leader lives")
+		}
+	})
+}
+
+// A keeper that is stopped while it ends its launch holds the launch's lock:
+// the next sweep continues it and shares its result.
+func TestHelpers_KeeperStoppedAtWork(t *testing.T) {
+	each(t, []level{lineage, cgroupKept}, func(t *testing.T, r *rig) {
+		c := r.owner()
+		l := c.start(spec{Args: r.prog("term-ignore")})
+		w := r.watch(3)
+		hs := helpersOf(t, c.proc.PID)
+		c.kill()
+		until(t, "the keeper has begun", func() bool {
+			b, err := os.ReadFile(l.record())
+			return err == nil && strings.Contains(string(b), `"phases_sent"`)
+		})
+		for _, h := range hs {
+			h.signal(syscall.SIGSTOP)
+		}
+		since := time.Now()
+		r.sweep()
+		w.gone(since, grace+10*time.Second)
+		l.recordEnded("after the sweep")
+		for _, h := range hs {
+			if !h.ends(20 * time.Second) {
+				t.Errorf("%s stays", h)
+			}
 		}
 	})
 }

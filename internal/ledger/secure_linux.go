@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -177,4 +179,23 @@ func (o *Owner) hold(ctx context.Context, id proof.ID, which int64) (func(), err
 		}
 		pause = min(2*pause, 20*time.Millisecond)
 	}
+}
+
+// Holder names the process that holds the owner's lock, for people: the kernel
+// tells its number in /proc/locks.
+func (o *Owner) Holder() string {
+	var st unix.Stat_t
+	b, err := os.ReadFile("/proc/locks")
+	if err != nil || unix.Lstat(filepath.Join(o.path, lockFile), &st) != nil {
+		return "another process"
+	}
+	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino)
+	for line := range strings.Lines(string(b)) {
+		// 1: FLOCK  ADVISORY  WRITE 713 fe:00:4711 0 EOF
+		f := strings.Fields(line)
+		if len(f) > 5 && f[1] == "FLOCK" && f[5] == file {
+			return "process " + f[4]
+		}
+	}
+	return "another process"
 }

@@ -38,3 +38,6 @@ func (o *Owner) HoldStop(context.Context, proof.ID) (func(), error) {
 func (o *Owner) TryHoldStop(proof.ID) (func(), bool, error) {
 	return nil, false, errors.ErrUnsupported
 }
+
+// Holder names nobody on this system.
+func (o *Owner) Holder() string { return "another process" }

@@ -109,8 +109,21 @@ func Group(tree *contain.Tree, sig syscall.Signal) error {
 	})
 }
 
-// Keeper kills the launch's keeper, if it is proven to be the recorded one.
-func Keeper(tree *contain.Tree) error {
+// KillKeeper kills the launch's keeper, if it is proven to be the recorded
+// one.
+func KillKeeper(tree *contain.Tree) error {
+	return keeper(tree, func(r *run, m *contain.Member) error { return r.send(m, syscall.SIGKILL) })
+}
+
+// WakeKeeper continues the launch's keeper if it was stopped by a signal.
+func WakeKeeper(tree *contain.Tree) error {
+	return keeper(tree, func(r *run, m *contain.Member) error {
+		r.wake([]*contain.Member{m})
+		return nil
+	})
+}
+
+func keeper(tree *contain.Tree, f func(*run, *contain.Member) error) error {
 	m, err := tree.Keeper()
 	if err != nil {
 		return err
@@ -120,7 +133,7 @@ func Keeper(tree *contain.Tree) error {
 	if r.ours, err = host.Ancestors(); err != nil {
 		return err
 	}
-	return r.send(m, syscall.SIGKILL)
+	return f(r, m)
 }
 
 // once looks once and lets f signal.

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
@@ -61,10 +62,7 @@ type Options struct {
 // ending it, End waits and returns what that came to.
 func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt Options) Result {
 	res := Result{ID: id}
-	release, err := d.HoldStop(ctx, id)
-	if errors.Is(err, fs.ErrNotExist) { // the owner's directory is gone, nobody can hold it
-		release, err = func() {}, nil
-	}
+	release, err := hold(ctx, d, id, here, opt.Known)
 	if err != nil {
 		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		return res
@@ -100,6 +98,40 @@ func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 		}
 	}
 	return res
+}
+
+// hold takes the launch's stop lock. Whoever holds it is ending the launch and
+// is waited for as long as the plan can take. A keeper that was stopped by a
+// signal while it held the lock would keep it for good: it is continued.
+func hold(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, known *ledger.Record) (func(), error) {
+	rec, err := d.Read(id)
+	if err != nil {
+		rec = known
+	}
+	patience := 30 * time.Second
+	if rec != nil {
+		for _, p := range append(append([]ledger.Phase{}, rec.Phases...), rec.DeathPhases...) {
+			patience += p.Wait
+		}
+	}
+	for end := time.Now().Add(patience); ; {
+		slice, cancel := context.WithTimeout(ctx, min(time.Second, time.Until(end)))
+		release, err := d.HoldStop(slice, id)
+		cancel()
+		switch {
+		case err == nil:
+			return release, nil
+		case errors.Is(err, fs.ErrNotExist): // the owner's directory is gone, nobody can hold it
+			return func() {}, nil
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return nil, err
+		case !time.Now().Before(end):
+			return nil, fmt.Errorf("another process has been stopping it for longer than its plan takes: %w", err)
+		}
+		if rec != nil {
+			stop.WakeKeeper(contain.Of(rec, here, nil)) // if it is not stopped nothing happens
+		}
+	}
 }
 
 func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain.Tree, opt Options) stop.Report {

@@ -40,7 +40,7 @@ func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 		}
 	}
 	for _, r := range left {
-		stop.Keeper(contain.Of(r, here, nil)) // what it refuses stays, harmless
+		stop.KillKeeper(contain.Of(r, here, nil)) // what it refuses stays, harmless
 	}
 }
 

@@ -162,12 +162,16 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 	}
 }
 
+const lockPatience = 2 * time.Minute
+
 // lockDead takes the lock of a dead owner. It returns false while the owner
 // lives; another sweeper is waited for, so that a sweep that has returned has
 // swept, whoever did the work. What the other one removed is fs.ErrNotExist.
+// It is not waited for longer than lockPatience beyond ctx: a process that was
+// stopped by a signal can hold a lock for good.
 func lockDead(ctx context.Context, d *ledger.Owner, here host.Place) (bool, error) {
 	pause := time.Millisecond
-	for {
+	for end := time.Now().Add(lockPatience); ; {
 		locked, err := d.TryLock()
 		if locked || err != nil {
 			return locked, err
@@ -179,9 +183,12 @@ func lockDead(ctx context.Context, d *ledger.Owner, here host.Place) (bool, erro
 		if err != nil || OwnerAlive(rec, here) != proof.No && !rec.Closed {
 			return false, nil // alive, or nobody we can tell
 		}
+		if time.Now().After(end) {
+			return false, fmt.Errorf("its owner is dead, but %s has held its lock for %v; if that is stopped or hangs, end it and sweep again", d.Holder(), lockPatience)
+		}
 		select {
 		case <-ctx.Done():
-			return false, fmt.Errorf("another process is sweeping it: %w", ctx.Err())
+			return false, fmt.Errorf("%s is sweeping it: %w", d.Holder(), ctx.Err())
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, 50*time.Millisecond)
