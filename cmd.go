@@ -213,6 +213,7 @@ func (c *Cmd) watchContext() {
 		if err := c.Cancel(); errors.Is(err, os.ErrProcessDone) {
 			l.canceled.Store(false)
 		} else if err != nil {
+			err = fmt.Errorf("custody: canceling Cmd: %w", err)
 			l.cancelErr.Store(&err)
 		}
 	} else {
@@ -283,7 +284,7 @@ func (c *Cmd) Output() ([]byte, error) {
 	c.Stdout = &out
 	var errOut *tail
 	if c.Stderr == nil {
-		errOut = &tail{most: 32 << 10}
+		errOut = &tail{most: 64 << 10}
 		c.Stderr = errOut
 	}
 	err := c.Run()

@@ -236,7 +236,7 @@ func weight(f proof.Finding) int {
 		return 3
 	}
 	for _, e := range f.Evidence {
-		if e.Fact == proof.Handle || e.Fact == proof.Cookie && e.Holds == proof.Yes {
+		if e.Fact == proof.Handle || e.Fact == proof.Inode || e.Fact == proof.Start || e.Fact == proof.Cookie && e.Holds == proof.Yes {
 			return 1
 		}
 	}

@@ -58,6 +58,13 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 	if closed {
 		return fail(ErrClosed)
 	}
+	if a.dir != "" && a.attr == nil {
+		// A child's failed chdir can't be told from its failed execve. As
+		// os.StartProcess does, look before.
+		if _, err := os.Stat(a.dir); err != nil {
+			return nil, &os.PathError{Op: "chdir", Path: a.dir, Err: errors.Unwrap(err)}
+		}
+	}
 	rec, err := o.plan(a)
 	if err != nil {
 		return fail(err)
