@@ -3,6 +3,7 @@ package custody
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/custody-project/custody/internal/host"
@@ -89,7 +90,8 @@ func setAside(odd []ledger.Odd) []SetAside {
 	return out
 }
 
-// openState opens the state directory for somebody who is no owner.
+// openState opens the state directory for somebody who is no owner. Only a
+// missing state directory matches fs.ErrNotExist.
 func openState(dir string, network bool) (*ledger.Store, host.Place, error) {
 	path, err := StateDir(dir)
 	if err != nil {
@@ -102,6 +104,11 @@ func openState(dir string, network bool) (*ledger.Store, host.Place, error) {
 	here, err := host.Here()
 	if err != nil {
 		store.Close()
+		if errors.Is(err, fs.ErrNotExist) {
+			// A missing /proc is no empty state directory.
+			err = fmt.Errorf("can't tell where we are: %v", err)
+		}
+		return nil, host.Place{}, err
 	}
-	return store, here, err
+	return store, here, nil
 }

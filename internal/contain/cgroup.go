@@ -47,7 +47,7 @@ func MakeCgroup(c *ledger.Cgroup) error {
 func openCgroup(c *ledger.Cgroup) (bool, error) {
 	id, err := host.CgroupDirID(c.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return false, host.CgroupsSeen(c.Path)
 	}
 	if err != nil {
 		return false, err

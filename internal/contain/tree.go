@@ -177,7 +177,9 @@ func (l *look) find(deep bool) {
 	}
 	// The group and the session have no list of their own: the table is
 	// their only one. It is not needed when nobody can be in them any more.
-	needTable := deep || !listed && (pinned || l.Rec.Leader == nil)
+	// If somebody still holds the leader's number and no list shows who, it
+	// may be one that left the cgroup.
+	needTable := deep || !listed && (pinned || l.Rec.Leader == nil) || pinned && len(l.marks) == 0
 	if needTable {
 		l.walk(pinned)
 	}

@@ -95,3 +95,24 @@ func CgroupDirID(dir string) (uint64, error) {
 	}
 	return binary.NativeEndian.Uint64(h.Bytes()), nil
 }
+
+// CgroupsSeen returns nil if a cgroup directory that is missing was removed: if
+// what is left of its path lies on a cgroup v2 file system. Otherwise that file
+// system is only not mounted here, and the cgroup may be full.
+func CgroupsSeen(dir string) error {
+	for {
+		dir = filepath.Dir(dir)
+		var st unix.Statfs_t
+		err := unix.Statfs(dir, &st)
+		if err == unix.ENOENT && dir != "/" {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("cgroup: statfs %s: %w", dir, err)
+		}
+		if st.Type != unix.CGROUP2_SUPER_MAGIC {
+			return fmt.Errorf("cgroup: no cgroup v2 file system is mounted at %s", dir)
+		}
+		return nil
+	}
+}

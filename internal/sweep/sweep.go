@@ -218,9 +218,10 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 		}
 		return res, false
 	}
-	// Where a cgroup holds the tree it knows everything; elsewhere the table
-	// may show what left the group.
-	s, err := tree.Look(r.Cgroup == nil)
+	// The table may show what left the group. A cgroup can be left only by who
+	// may write another one: then the table is asked only before something is
+	// freed that the one who left may still use.
+	s, err := tree.Look(r.Cgroup == nil || len(r.Assets) > 0)
 	if err != nil {
 		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		return res, true
