@@ -143,7 +143,7 @@ func (r *rig) progIn(pids, name string, args ...string) []string {
 		// At this level nothing but the mark holds a member that left group
 		// and session, and on a busy machine a direct launch is marked a
 		// moment after it began: docs of host.MarkBelow.
-		argv = append([]string{"sh", "-c", `sleep 0.3; exec "$@"`, "sh"}, argv...)
+		argv = append([]string{"/bin/sh", "-c", `sleep 0.3; exec "$@"`, "sh"}, argv...)
 	}
 	return argv
 }
@@ -273,6 +273,8 @@ func (c *client) await(ch <-chan answer, what string) answer {
 	case <-c.dead:
 		c.r.t.Fatalf("%s: the owner died", what)
 	case <-time.After(60 * time.Second):
+		c.proc.signal(unix.SIGQUIT) // says where it stands
+		c.proc.ends(5 * time.Second)
 		c.r.t.Fatalf("%s: no answer", what)
 	}
 	return answer{}
@@ -423,6 +425,8 @@ func (r *rig) command(args ...string) *exec.Cmd {
 	r.t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, bin, append([]string{args[0], "--dir", r.state}, args[1:]...)...)
 	cmd.Env = r.environ()
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) } // says where it stands
+	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 

@@ -252,8 +252,8 @@ func (r *rig) below(before []string, args ...string) (stdout string, code int) {
 	bare := r.command(args...)
 	argv := append(append([]string{}, before...), bare.Args...)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env, cmd.Stderr = bare.Env, os.Stderr
-	b, _ := cmd.Output()
+	cmd.Env = bare.Env
+	b, _ := cmd.Output() // and what it complained of
 	return string(b), exitCode(cmd)
 }
 
