@@ -134,7 +134,7 @@ func (d *demo) build(ctx context.Context) (err error) {
 		return err
 	}
 	d.Stranger = d.stranger.Process.Pid
-	if err := d.wait(ctx, "the tree did not take its shape", d.built); err != nil {
+	if err := d.wait(ctx, 20*time.Millisecond, "the tree did not take its shape", d.built); err != nil {
 		return err
 	}
 	d.Launch, d.Level = d.before.ID.String(), d.before.Level
@@ -240,7 +240,7 @@ func (d *demo) killOwner(ctx context.Context) error {
 	if err := d.owner.Process.Kill(); err != nil {
 		return err
 	}
-	err := d.wait(ctx, "members outlived their owner", func(context.Context) (bool, error) {
+	err := d.wait(ctx, time.Millisecond, "members outlived their owner", func(context.Context) (bool, error) {
 		for _, p := range d.handles {
 			if !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
 				return false, nil
@@ -269,7 +269,7 @@ func (d *demo) killOwner(ctx context.Context) error {
 // stranger as it was.
 func (d *demo) lookAgain(ctx context.Context) error {
 	d.tell("%s", out.bold("4. What is left?"))
-	err := d.wait(ctx, "the record did not end", func(ctx context.Context) (bool, error) {
+	err := d.wait(ctx, 20*time.Millisecond, "the record did not end", func(ctx context.Context) (bool, error) {
 		l, err := custody.List(ctx, custody.ListOptions{Dir: demoState(d.base)})
 		return err == nil && len(l.Launches) == 0, err
 	})
@@ -303,7 +303,7 @@ func (d *demo) lookAgain(ctx context.Context) error {
 }
 
 // wait polls until f is true.
-func (d *demo) wait(ctx context.Context, what string, f func(context.Context) (bool, error)) error {
+func (d *demo) wait(ctx context.Context, pause time.Duration, what string, f func(context.Context) (bool, error)) error {
 	for {
 		ok, err := f(ctx)
 		if ok && err == nil {
@@ -318,7 +318,7 @@ func (d *demo) wait(ctx context.Context, what string, f func(context.Context) (b
 				return errors.New("interrupted")
 			}
 			return errors.New(what + " in time")
-		case <-time.After(time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

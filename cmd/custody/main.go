@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/custody-project/custody"
@@ -45,6 +46,9 @@ func execute(ctx context.Context, args []string) int {
 	cmd := root()
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("print the result: %w", out.err)
+	}
 	if err == nil {
 		return exitOK
 	}

@@ -32,6 +32,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
   custody ls
   custody explain 4711
   custody sweep --dry-run`,
+		Version:       readVersion().Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          knownCommand,
@@ -40,6 +41,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 			return setUp()
 		},
 	}
+	c.SetVersionTemplate("custody {{.Version}}\n")
 	f := c.PersistentFlags()
 	f.StringVar(&global.dir, "dir", "", "state `DIRECTORY` (default: $CUSTODY_DIR, else the user's state directory)")
 	f.StringVar(&global.scope, "scope", "", "`SCOPE`: the name an application gives its owners (run: default run; else: every one)")
@@ -49,8 +51,20 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return fmt.Errorf("%w; '%s --help' shows the flags", err, c.CommandPath())
 	})
-	c.AddCommand(runCommand(), lsCommand(), treeCommand(), stopCommand(), releaseCommand(), adoptCommand(), sweepCommand(),
-		explainCommand(), doctorCommand(), demoCommand(), versionCommand(), manCommand())
+	cobra.EnableCommandSorting = false // in the order of use
+	add := func(title string, cmds ...*cobra.Command) {
+		c.AddGroup(&cobra.Group{ID: title, Title: title})
+		for _, cmd := range cmds {
+			cmd.GroupID = title
+			c.AddCommand(cmd)
+		}
+	}
+	add("Own:", runCommand(), stopCommand(), releaseCommand(), adoptCommand())
+	add("See:", lsCommand(), treeCommand(), explainCommand())
+	add("Care:", sweepCommand(), doctorCommand())
+	add("Learn:", demoCommand(), versionCommand(), manCommand())
+	c.SetHelpCommandGroupID("Learn:")
+	c.SetCompletionCommandGroupID("Learn:")
 	completeFlags(c)
 	return c
 }

@@ -32,6 +32,7 @@ type screen struct {
 	color bool
 	utf8  bool
 	width int // columns; 0 where lines are not cut
+	err   error
 }
 
 // Standard output and standard error, as setUp found them.
@@ -71,7 +72,13 @@ func utf8Locale() bool {
 	return false
 }
 
-func (s *screen) printf(format string, v ...any) { fmt.Fprintf(s.w, format, v...) }
+// printf prints, and keeps the first failure: who asked for output and did not
+// get it must learn of it by the exit status.
+func (s *screen) printf(format string, v ...any) {
+	if _, err := fmt.Fprintf(s.w, format, v...); err != nil && s.err == nil {
+		s.err = err
+	}
+}
 
 func (s *screen) paint(t string, colors ...text.Color) string {
 	if !s.color || t == "" {
