@@ -60,6 +60,7 @@ func killed(t *testing.T, s setup) {
 		v.warm()
 		time.Sleep(*settle)
 		w := v.watch(v.list())
+		w.holdEscaped()
 		start := time.Now()
 		v.cmd.Process.Kill()
 		p, d := w.gone(start, 3*time.Second)

@@ -398,6 +398,23 @@ func (w *watch) fd(pid int) int {
 	return -1
 }
 
+// holdEscaped stops the helpers that left their browser's process group, so
+// that they can't end by themselves when the browser does.
+func (w *watch) holdEscaped() {
+	w.t.Helper()
+	n := 0
+	for fd, pid := range w.pids {
+		if pgid, err := unix.Getpgid(pid); err == nil && !w.main[pgid] {
+			if err := unix.PidfdSendSignal(fd, unix.SIGSTOP, nil, 0); err == nil {
+				n++
+			}
+		}
+	}
+	if n < len(w.ids) {
+		w.t.Errorf("%d helpers outside the process groups of %d browsers: the example is not what it was made for", n, len(w.ids))
+	}
+}
+
 // present returns the directories that exist.
 func (w *watch) present() []string {
 	var ds []string
