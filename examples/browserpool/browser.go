@@ -8,18 +8,18 @@ import (
 	"strings"
 )
 
-// What differs between browsers: the arguments, the words before the endpoint,
+// What differs between browsers: the command, the words before the endpoint,
 // and the goodbye in the browser's own protocol.
 
 type browser struct {
-	args, says, path string
-	goodbye          []string
+	command, says, path string
+	goodbye             []string
 }
 
 var browsers = map[string]browser{
-	"firefox-esr": {"-headless -no-remote --remote-debugging-port=0 -profile {PROFILE}", "WebDriver BiDi listening on ", "/session",
+	"firefox-esr": {"firefox-esr -headless -no-remote --remote-debugging-port=0 -profile {PROFILE}", "WebDriver BiDi listening on ", "/session",
 		[]string{`{"id":1,"method":"session.new","params":{"capabilities":{}}}`, `{"id":2,"method":"browser.close","params":{}}`}},
-	"chromium": {"--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update " +
+	"chromium": {"chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update " +
 		"--disable-sync --remote-debugging-port=0 --user-data-dir={PROFILE}", "DevTools listening on ", "", []string{`{"id":1,"method":"Browser.close"}`}},
 }
 

@@ -32,19 +32,8 @@ func TestNothingOutlivesAKilledService(t *testing.T) {
 		{browser: "firefox-esr", n: 1, uid: me, direct: true, level: "cgroup"},
 		{browser: "chromium", n: 1, uid: me, direct: true, level: "cgroup"},
 	} {
-		name := fmt.Sprintf("%s-%d", s.browser, s.n)
-		switch {
-		case s.uid != me:
-			name += "-ordinary-user"
-		case s.without != "":
-			name += "-without-" + s.without
-		case s.direct:
-			name += "-direct"
-		}
-		t.Run(name, func(t *testing.T) {
-			if me != 0 && (s.uid != me || s.direct) {
-				t.Skip("needs root: to become another user, and for a cgroup")
-			}
+		t.Run(s.name(), func(t *testing.T) {
+			s.possible(t)
 			killed(t, s)
 		})
 	}
@@ -102,13 +91,14 @@ func TestNextStartEndsWhatLivedOn(t *testing.T) {
 		{browser: "chromium", n: 2},
 		{browser: "firefox-esr", n: 2, without: "cgroup", level: "lineage"},
 		{browser: "chromium", n: 2, without: "cgroup", level: "lineage"},
+		{browser: "chromium", n: 1, uid: nobody, level: "lineage"},
 		{browser: "chromium", n: 1, direct: true, level: "cgroup"},
 	} {
-		s.uid = os.Geteuid()
-		t.Run(fmt.Sprintf("%s-direct=%v%s", s.browser, s.direct, s.without), func(t *testing.T) {
-			if s.direct && s.uid != 0 {
-				t.Skip("needs root: for a cgroup")
-			}
+		if s.uid == 0 {
+			s.uid = os.Geteuid()
+		}
+		t.Run("start-"+s.name(), func(t *testing.T) {
+			s.possible(t)
 			v, w := orphaned(t, s)
 			s.dir, s.home = v.dir, v.home
 			next := run(t, s)
@@ -129,10 +119,8 @@ func TestNextStartEndsWhatLivedOn(t *testing.T) {
 				t.Errorf("traces of the last life: %q", tr)
 			}
 		})
-		if s.direct {
-			continue
-		}
-		t.Run(fmt.Sprintf("%s-sweep%s", s.browser, s.without), func(t *testing.T) {
+		t.Run("sweep-"+s.name(), func(t *testing.T) {
+			s.possible(t)
 			v, w := orphaned(t, s)
 			start := time.Now()
 			out, err := v.sweeper().CombinedOutput()

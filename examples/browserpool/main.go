@@ -26,7 +26,6 @@ import (
 type pool struct {
 	browser
 	owner *custody.Owner
-	name  string
 	kept  bool
 	mu    sync.Mutex
 	warm  []*worker
@@ -50,6 +49,10 @@ func main() {
 	dir := flag.String("dir", "", "custody's state directory")
 	direct := flag.Bool("direct", false, "start browsers as our own children, each in a cgroup")
 	flag.Parse()
+	kind, ok := browsers[*name]
+	if !ok {
+		log.Fatalf("browser %q: want firefox-esr or chromium", *name)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
@@ -61,7 +64,7 @@ func main() {
 	for _, l := range owner.Swept().Launches {
 		log.Printf("swept %s: %s, %d signals, freed %q, left %v", l.ID, l.Outcome, len(l.Signalled), l.Freed, l.Survivors)
 	}
-	p := &pool{browser: browsers[*name], owner: owner, name: *name, kept: !*direct, warm: []*worker{}}
+	p := &pool{browser: kind, owner: owner, kept: !*direct, warm: []*worker{}}
 	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
 		log.Fatal(err)
@@ -70,7 +73,7 @@ func main() {
 	go http.Serve(listener, p)
 	for range *n {
 		go func() {
-			for err := error(nil); !errors.Is(err, custody.ErrClosed); time.Sleep(100 * time.Millisecond) {
+			for err := error(nil); !errors.Is(err, custody.ErrClosed); time.Sleep(time.Second / 2) {
 				err = p.run()
 				log.Printf("browser ended: %v", err)
 			}
@@ -84,12 +87,12 @@ func main() {
 
 // run is the life of one browser.
 func (p *pool) run() error {
-	w := &worker{}
-	cmd := p.owner.Command(p.name, strings.Fields(p.args)...)
+	w, command := &worker{}, strings.Fields(p.command)
+	cmd := p.owner.Command(command[0], command[1:]...)
 	cmd.Kept, cmd.Require = p.kept, custody.LevelLineage                          // some helpers leave the process group
 	cmd.TempDirs = []string{"PROFILE", "TMPDIR"}                                  // a killed chromium leaves a socket in TMPDIR
 	cmd.Phases, cmd.DeathPhases = plan(3*time.Second), plan(300*time.Millisecond) // TERM takes a browser 50 to 100 ms
-	cmd.HookTimeout = 15 * time.Second                                            // firefox takes its time to close
+	cmd.HookTimeout = 10 * time.Second                                            // a young firefox takes many seconds to close
 	cmd.Hook = func(ctx context.Context) error {
 		p.mu.Lock()
 		at, exited := w.Endpoint, w.exited

@@ -118,6 +118,26 @@ type setup struct {
 	home    string
 }
 
+func (s setup) name() string {
+	name := fmt.Sprintf("%s-%d", s.browser, s.n)
+	switch {
+	case s.uid != os.Geteuid():
+		name += "-ordinary-user"
+	case s.without != "":
+		name += "-without-" + s.without
+	case s.direct:
+		name += "-direct"
+	}
+	return name
+}
+
+// possible skips what only root can do.
+func (s setup) possible(t *testing.T) {
+	if os.Geteuid() != 0 && (s.uid != os.Geteuid() || s.direct) {
+		t.Skip("needs root: to become another user, and for a cgroup")
+	}
+}
+
 type service struct {
 	setup
 	t    *testing.T
