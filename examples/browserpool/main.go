@@ -91,7 +91,7 @@ func (p *pool) run() error {
 	cmd := p.owner.Command(command[0], command[1:]...)
 	cmd.Kept, cmd.Require = p.kept, custody.LevelLineage                          // some helpers leave the process group
 	cmd.TempDirs = []string{"PROFILE", "TMPDIR"}                                  // a killed chromium leaves a socket in TMPDIR
-	cmd.Phases, cmd.DeathPhases = plan(3*time.Second), plan(300*time.Millisecond) // TERM takes a browser 50 to 100 ms
+	cmd.Phases, cmd.DeathPhases = plan(3*time.Second), plan(200*time.Millisecond) // TERM takes a browser 50 to 100 ms
 	cmd.HookTimeout = 10 * time.Second                                            // a young firefox takes many seconds to close
 	cmd.Hook = func(ctx context.Context) error {
 		p.mu.Lock()
