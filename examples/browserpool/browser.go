@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"strings"
 )
@@ -54,10 +55,11 @@ func (b browser) bye(ctx context.Context, endpoint string, exited <-chan struct{
 			return err
 		}
 	}
+	log.Printf("goodbye answered at %s", endpoint)
 	select {
 	case <-exited:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("it answered, but has not ended: %w", ctx.Err())
+		return ctx.Err()
 	}
 }

@@ -201,9 +201,10 @@ func TestCleanStopSaysGoodbye(t *testing.T) {
 			// than the hook may take, gets TERM then; no other signal goes to a
 			// browser that can be talked to.
 			log := strings.Join(v.lines(), "\n")
-			late := strings.Count(log, "it answered, but has not ended")
-			if n := strings.Count(log, "browser ended: <nil>"); n+late < 2 || browser == "chromium" && late > 0 {
-				t.Errorf("%d of 2 browsers heard the goodbye, and %d more heard it but were late", n, late)
+			late := strings.Count(log, "hook-failed")
+			ended := strings.Count(log, "browser ended: <nil>")
+			if n := strings.Count(log, "goodbye answered"); n != 2 && (load(t) < 4*float64(runtime.NumCPU()) || ended+late < 2) {
+				t.Errorf("%d of 2 browsers answered the goodbye, %d ended by it, %d hooks failed", n, ended, late)
 			}
 			for pid := range w.main {
 				if late == 0 && strings.Contains(log, fmt.Sprintf("pid=%d signal=", pid)) {
