@@ -54,7 +54,11 @@ func TestMain(m *testing.M) {
 		roles[role](o)
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
 }
 
 func fatal(v ...any) {

@@ -119,6 +119,13 @@ func run(ctx context.Context, f runFlags, args []string) error {
 
 // startError maps a failed start to the exit codes of env(1) and timeout(1).
 func startError(err error) error {
+	// Only what was said of the command itself counts: a missing directory of
+	// ours is a failure of ours.
+	var look *exec.Error
+	var pe *fs.PathError
+	if !errors.As(err, &look) && !(errors.As(err, &pe) && pe.Op == "fork/exec") {
+		return err
+	}
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return &exitError{exitNotFound, err}

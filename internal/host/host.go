@@ -24,7 +24,8 @@ var ErrUnsupported = errors.ErrUnsupported
 // handle, inode, info, children, cgroup, brand.
 func Without(mechanism string) bool {
 	for _, m := range without() {
-		if m == mechanism {
+		// A kernel without process handles has nothing that hangs on one.
+		if m == mechanism || m == "pidfd" && (mechanism == "handle" || mechanism == "inode" || mechanism == "info") {
 			return true
 		}
 	}

@@ -109,7 +109,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 		// The lock is free and yet its process lives, or it is of a place we
 		// can't look into: then it is not ours to clean up after.
 		if alive == proof.Unknown {
-			markForeign(d, rep)
+			untouched(d, rec, here, rep)
 			return
 		}
 		aside(d.Path(), fmt.Errorf("its lock is free, but process %d of its owner lives", rec.Process.PID))
@@ -307,16 +307,26 @@ func unsettled(r *ledger.Record, req Request) bool {
 		host.StartNow() < max(r.IntentTicks, req.DeathTicks)+uint64(settling/tick)
 }
 
-// markForeign names every launch of an owner of another place, untouched.
-func markForeign(d *ledger.Owner, rep *Report) {
+// untouched names every launch of an owner of whom we can't tell if it lives:
+// it is of another place, or of this one and the question could not be asked.
+func untouched(d *ledger.Owner, rec *ledger.OwnerRecord, here host.Place, rep *Report) {
+	verdict, outcome, reason := proof.Foreign, stop.Foreign, "recorded on another machine or in another PID namespace"
+	if rec.Boot == here.Boot && rec.PIDNS == here.PIDNS {
+		verdict, outcome = proof.Unsure, stop.Incomplete
+		reason = fmt.Sprintf("can't tell if its owner, process %d, lives", rec.Process.PID)
+		if p, err := host.Recognise(rec.Process); err != nil {
+			reason += ": " + err.Error()
+		} else {
+			p.Close()
+		}
+	}
 	recs, odd, err := d.Records()
 	rep.Odd = append(rep.Odd, odd...)
 	if err != nil {
 		rep.Odd = append(rep.Odd, ledger.Odd{Path: d.Path(), Reason: err.Error()})
 	}
 	for _, r := range recs {
-		rep.Results = append(rep.Results, Result{ID: r.ID, Name: r.Name, Verdict: proof.Foreign,
-			Outcome: string(stop.Foreign), Reason: "recorded on another machine or in another PID namespace"})
+		rep.Results = append(rep.Results, Result{ID: r.ID, Name: r.Name, Verdict: verdict, Outcome: string(outcome), Reason: reason})
 	}
 }
 
