@@ -36,8 +36,10 @@ that it deletes, and ends everything it starts. It exits with 0 only if every
 claim was checked and holds.`,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			// A reader that has seen enough must not keep us from cleaning up.
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			ctx, cancel := context.WithTimeout(ctx, demoLife-3*time.Second)
 			defer cancel()
 			return runDemo(ctx)

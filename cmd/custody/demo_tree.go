@@ -97,8 +97,11 @@ func demoOwner(base string) error {
 		o.Close()
 		return err
 	}
-	io.Copy(io.Discard, os.Stdin) // ends with the demo
-	return o.Close()
+	io.Copy(io.Discard, os.Stdin) // ends with the demo, which can't clean up any more
+	if err := o.Close(); err != nil {
+		return err
+	}
+	return os.RemoveAll(base)
 }
 
 // demoLeader starts the rest of the tree and puts something into its

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/custody-project/custody"
 )
@@ -46,6 +47,9 @@ func execute(ctx context.Context, args []string) int {
 	cmd := root()
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
+	if errors.Is(out.err, syscall.EPIPE) || errors.Is(err, syscall.EPIPE) {
+		return exitFailed // the reader went away, and wants no complaint
+	}
 	if err == nil && out.err != nil {
 		err = fmt.Errorf("print the result: %w", out.err)
 	}
