@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -28,7 +27,6 @@ type ask struct {
 	Kept    bool // the launches are kept
 	Count   int  // launches
 	Rounds  int
-	EOF     bool // each launch ends by itself when its owner has died
 }
 
 type tell struct {
@@ -95,23 +93,6 @@ func (r *role) kill() {
 	r.cmd.Process.Kill()
 	r.cmd.Wait()
 	r.in.Close()
-}
-
-// killBoth kills the owner and its watchdog such that neither can act on the
-// other's death: while the stopped owner lives, the number of its child is the
-// child's.
-func (r *role) killBoth() error {
-	if err := r.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	kids, err := children(r.cmd.Process.Pid)
-	for _, pid := range kids {
-		if strings.HasPrefix(commandLine(pid), "custody-watchdog") {
-			err = errors.Join(err, syscall.Kill(pid, syscall.SIGKILL))
-		}
-	}
-	r.kill()
-	return err
 }
 
 func playRole(name string) {
@@ -211,17 +192,8 @@ func ownerRole(a ask) (t tell, done func(), err error) {
 	done = func() { o.Close() }
 	for range a.Count {
 		args := []string{fmt.Sprint(a.Members), "120"}
-		if a.EOF {
-			args = append(args, "eof")
-		}
 		c := o.Command(a.Tiny, args...)
 		c.Kept, c.Phases = a.Kept, killNow
-		if a.EOF {
-			// Close-on-exec: every leader has a pipe of its own.
-			if _, err := c.StdinPipe(); err != nil {
-				return t, done, err
-			}
-		}
 		r, w, err := os.Pipe()
 		if err != nil {
 			return t, done, err
