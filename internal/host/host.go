@@ -9,7 +9,9 @@ package host
 
 import (
 	"errors"
+	"math"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -66,14 +68,16 @@ type Table struct {
 	Rows map[int]Row
 	kids map[int][]int
 
-	// marks of the processes looked at so far, read once a table
-	brands  map[int]Brand
-	cookies map[int]string
+	// Who carries which mark, of the processes started at tick read or later;
+	// each is read once a table.
+	read    uint64
+	branded map[Brand][]int
+	cookied map[string][]int
 }
 
 // NewTable indexes rows.
 func NewTable(rows map[int]Row) *Table {
-	t := &Table{Rows: rows, kids: make(map[int][]int), brands: map[int]Brand{}, cookies: map[int]string{}}
+	t := &Table{Rows: rows, kids: map[int][]int{}, read: math.MaxUint64, branded: map[Brand][]int{}, cookied: map[string][]int{}}
 	for pid, r := range rows {
 		t.kids[r.PPID] = append(t.kids[r.PPID], pid)
 	}
@@ -85,22 +89,38 @@ func (t *Table) Children(pid int) []int { return t.kids[pid] }
 
 // Marked lists the processes, started at tick since or later, that carry the
 // brand or have the cookie as the value of variable env: candidates, read by
-// bare number. Each process is read once a table, however many launches ask.
+// bare number. Each process is read once a table, and a launch that nobody
+// carries the mark of costs two look-ups, however many processes there are.
 func (t *Table) Marked(env, cookie string, brand Brand, since uint64) []int {
+	t.readMarks(env, since)
 	var pids []int
-	for pid, r := range t.Rows {
-		if r.Start < since || pid <= 1 {
-			continue
+	for _, pid := range t.branded[brand] {
+		if t.Rows[pid].Start >= since {
+			pids = append(pids, pid)
 		}
-		b, seen := t.brands[pid]
-		if !seen {
-			b = PeekBrand(pid)
-			t.brands[pid] = b
-			t.cookies[pid], _ = PeekEnv(pid, env)
-		}
-		if brand != 0 && b == brand || t.cookies[pid] == cookie {
+	}
+	for _, pid := range t.cookied[cookie] {
+		if t.Rows[pid].Start >= since && !slices.Contains(pids, pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+func (t *Table) readMarks(env string, since uint64) {
+	if since >= t.read {
+		return
+	}
+	for pid, r := range t.Rows {
+		if r.Start < since || r.Start >= t.read || pid <= 1 {
+			continue
+		}
+		if b := PeekBrand(pid); b != 0 {
+			t.branded[b] = append(t.branded[b], pid)
+		}
+		if v, ok := PeekEnv(pid, env); ok {
+			t.cookied[v] = append(t.cookied[v], pid)
+		}
+	}
+	t.read = since
 }
