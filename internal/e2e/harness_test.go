@@ -311,11 +311,6 @@ func (l *started) ask(q request) answer {
 	return l.c.ask(q)
 }
 
-func (l *started) later(q request) <-chan answer {
-	q.Launch = l.n
-	return l.c.later(q)
-}
-
 // record is the path of the launch's record.
 func (l *started) record() string {
 	return filepath.Join(l.c.r.state, "e2e", l.c.opened.ID, l.id+".json")

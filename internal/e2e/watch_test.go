@@ -214,13 +214,6 @@ type stranger struct {
 	log string
 }
 
-// stranger starts one that writes down each signal it gets.
-func (r *rig) stranger() *stranger {
-	r.t.Helper()
-	log := r.file("stranger.log")
-	return r.strangerBy(log, r.progIn("stranger", "siglog", "-log", log, "-n", "0"), nil, "stranger", 1)
-}
-
 // strangerBy starts one by a command; it is the n-th to announce itself in the
 // file pids.
 func (r *rig) strangerBy(log string, argv, env []string, pids string, n int) *stranger {
