@@ -50,7 +50,8 @@ type LaunchInfo struct {
 	Command      []string          `json:"command"`
 	Labels       map[string]string `json:"labels"`
 	Dirs         []string          `json:"dirs"`
-	Members      []Member          `json:"members"`
+	PIDs         []int             `json:"members"`   // pids of the proven members
+	Members      []Member          `json:"processes"` // the same, with what is known of each
 
 	KeeperPID int      `json:"keeper_pid,omitempty"`
 	Verdict   Verdict  `json:"verdict"`
@@ -179,6 +180,10 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 		OnOwnerDeath: OnOwnerDeath(r.OnOwnerDeath), StartedAt: r.StartedAt, Command: r.Command,
 		Owner:  OwnerInfo{ID: r.Owner, PID: v.owner.Process.PID, Alive: v.alive},
 		Labels: r.Labels, Dirs: []string{}, Members: members(s), Verdict: s.Verdict, Reason: s.Reason,
+	}
+	info.PIDs = make([]int, len(info.Members))
+	for i, m := range info.Members {
+		info.PIDs[i] = m.PID
 	}
 	if info.Labels == nil {
 		info.Labels = map[string]string{}

@@ -2,6 +2,7 @@ package custody
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -106,8 +107,8 @@ type Survivor struct {
 	Why string `json:"why"`
 }
 
-// Signalled is one process that was signalled during a stop.
-type Signalled struct {
+// Sent is one signal that was sent during a stop.
+type Sent struct {
 	PID    int    `json:"pid"`
 	Signal string `json:"signal"`
 	Via    string `json:"via"`
@@ -115,22 +116,26 @@ type Signalled struct {
 
 // StopResult is what became of a launch.
 type StopResult struct {
-	ID        ID          `json:"id"`
-	Name      string      `json:"name,omitempty"`
-	Verdict   Verdict     `json:"verdict"`
-	Outcome   string      `json:"outcome"` // gone, incomplete, foreign, survives, released, would-stop, would-free
-	Reason    string      `json:"reason,omitempty"`
-	Signalled []Signalled `json:"signalled"`
-	Survivors []Survivor  `json:"survivors"`
-	Freed     []string    `json:"freed"`
+	ID        ID         `json:"id"`
+	Name      string     `json:"name,omitempty"`
+	Verdict   Verdict    `json:"verdict"`
+	Outcome   string     `json:"outcome"` // gone, incomplete, foreign, survives, released, would-stop, would-free
+	Reason    string     `json:"reason,omitempty"`
+	Signalled []int      `json:"signalled"` // pids, each once
+	Signals   []Sent     `json:"signals"`   // in the order in which they were sent
+	Survivors []Survivor `json:"survivors"`
+	Freed     []string   `json:"freed"`
 }
 
 func stopResult(r sweep.Result) StopResult {
 	out := StopResult{ID: r.ID, Name: r.Name, Verdict: r.Verdict, Outcome: r.Outcome, Reason: r.Reason,
-		Signalled: []Signalled{}, Survivors: []Survivor{}, Freed: append([]string{}, r.Freed...)}
+		Signalled: []int{}, Signals: []Sent{}, Survivors: []Survivor{}, Freed: append([]string{}, r.Freed...)}
 	for _, s := range r.Sent {
 		if s.Err == nil {
-			out.Signalled = append(out.Signalled, Signalled{s.PID, stop.SignalName(s.Signal), s.Via})
+			out.Signals = append(out.Signals, Sent{s.PID, stop.SignalName(s.Signal), s.Via})
+			if !slices.Contains(out.Signalled, s.PID) {
+				out.Signalled = append(out.Signalled, s.PID)
+			}
 		}
 	}
 	for _, s := range r.Survivors {

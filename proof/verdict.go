@@ -78,3 +78,29 @@ func (a *Answer) UnmarshalText(b []byte) error {
 	}
 	return fmt.Errorf("proof: %q is no answer", b)
 }
+
+// MarshalJSON implements json.Marshaler: true, false, or null for unknown.
+func (a Answer) MarshalJSON() ([]byte, error) {
+	switch a {
+	case Yes:
+		return []byte("true"), nil
+	case No:
+		return []byte("false"), nil
+	}
+	return []byte("null"), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Answer) UnmarshalJSON(b []byte) error {
+	switch string(b) {
+	case "true":
+		*a = Yes
+	case "false":
+		*a = No
+	case "null":
+		*a = Unknown
+	default:
+		return fmt.Errorf("proof: %s is no answer", b)
+	}
+	return nil
+}

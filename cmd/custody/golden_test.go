@@ -40,7 +40,7 @@ func exampleLaunch(t testing.TB) custody.LaunchInfo {
 		PID: 4711, PGID: 4711, StartedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Command: []string{"firefox-esr", "-headless"}, Labels: map[string]string{"recipe": "42"},
 		Dirs: []string{"/tmp/custody-aaaa-PROFILE/PROFILE"},
-		Members: []custody.Member{{PID: 4711, PPID: 4705, State: "S", Comm: "firefox-esr",
+		PIDs: []int{4711}, Members: []custody.Member{{PID: 4711, PPID: 4705, State: "S", Comm: "firefox-esr",
 			Command: []string{"firefox-esr", "-headless"},
 			Proof:   custody.Finding{Verdict: custody.Owned, Reason: "proven by handle", Evidence: evidence}}},
 		KeeperPID: 4705, Verdict: custody.Owned, Reason: "1 proven members live",
@@ -54,7 +54,7 @@ func exampleLaunch(t testing.TB) custody.LaunchInfo {
 func exampleStop(t testing.TB) custody.StopResult {
 	return custody.StopResult{ID: id(t, "a"), Name: "worker-1", Verdict: custody.Owned, Outcome: "incomplete",
 		Reason:    "1 proven members live",
-		Signalled: []custody.Signalled{{PID: 4711, Signal: "TERM", Via: "handle"}},
+		Signalled: []int{4711}, Signals: []custody.Sent{{PID: 4711, Signal: "TERM", Via: "handle"}},
 		Survivors: []custody.Survivor{{PID: 4712, Why: "still alive: state D, uninterruptible in nfs_wait"}},
 		Freed:     []string{},
 	}
@@ -63,7 +63,7 @@ func exampleStop(t testing.TB) custody.StopResult {
 func exampleSweep(t testing.TB) custody.SweepReport {
 	gone := custody.StopResult{ID: id(t, "c"), Name: "worker-2", Verdict: custody.Gone, Outcome: "gone",
 		Reason:    "no mechanism of the launch shows a live member",
-		Signalled: []custody.Signalled{{PID: 4720, Signal: "TERM", Via: "group"}}, Survivors: []custody.Survivor{},
+		Signalled: []int{4720}, Signals: []custody.Sent{{PID: 4720, Signal: "TERM", Via: "group"}}, Survivors: []custody.Survivor{},
 		Freed: []string{"/tmp/custody-cccc-PROFILE/PROFILE"}}
 	return custody.SweepReport{Launches: []custody.StopResult{gone, exampleStop(t)}, LiveOwners: 1,
 		SetAside: []custody.SetAside{{Path: "/run/custody/browsers/" + id(t, "b").String() + "/owner.json", Reason: "not JSON: unexpected end of JSON input"}}}

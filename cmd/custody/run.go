@@ -33,22 +33,35 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in the foreground; its whole tree ends with it, with custody, and with custody's parent",
-		Args:  cobra.ArbitraryArgs,
+		Long: `Run a command in the foreground. Its whole tree ends when the command ends,
+when custody is ended or killed, and when custody's own parent dies.
+
+On a terminal the command gets it: Ctrl-C and Ctrl-Z work as without custody.
+The first TERM, INT, HUP or QUIT sent to custody begins the stop plan, in place
+of its first signal; a second one cuts the waiting short.
+
+The exit status is the command's own; a signal that ended it ends custody too.
+125 means custody failed, 126 that the command can't be executed, 127 that it
+was not found.`,
+		Example: `  custody run -- npx some-mcp-server
+  custody run --temp-dir PROFILE -- chromium --headless --user-data-dir={PROFILE}
+  custody run --require cgroup --phase INT:5s --phase KILL:5s -- ./server`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			return run(c.Context(), f, args)
 		},
 	}
 	fl := c.Flags()
 	fl.SetInterspersed(false)
-	fl.StringVar(&f.name, "name", "", "hold this name exclusively in the scope until the tree is gone")
-	fl.StringArrayVar(&f.phases, "phase", nil, "stop phase SIGNAL:DURATION, in order (default TERM:10s KILL:5s)")
-	fl.StringVar(&f.require, "require", "", "refuse to run below this level: group, lineage, cgroup, pidns")
+	fl.StringVar(&f.name, "name", "", "hold this `NAME` exclusively in the scope until the tree is gone")
+	fl.StringArrayVar(&f.phases, "phase", nil, "stop phase `SIGNAL:DURATION`, in order (default TERM:10s KILL:5s)")
+	fl.StringVar(&f.require, "require", "", "refuse to run below this `LEVEL`: group, lineage, cgroup, pidns")
 	fl.BoolVar(&f.noParent, "no-parent", false, "live on when custody's own parent dies")
-	fl.StringArrayVar(&f.env, "env", nil, "set a variable KEY=VALUE for the command")
-	fl.StringVar(&f.cwd, "cwd", "", "run the command in this directory")
-	fl.StringArrayVar(&f.labels, "label", nil, "keep a label KEY=VALUE in the record")
-	fl.StringArrayVar(&f.tempDirs, "temp-dir", nil, "give the command a private temporary directory, as variable NAME and in place of {NAME}")
-	fl.StringArrayVar(&f.ownDirs, "own-dir", nil, "take this directory into custody: it is deleted with the tree")
+	fl.StringArrayVar(&f.env, "env", nil, "set a variable `KEY=VALUE` for the command")
+	fl.StringVar(&f.cwd, "cwd", "", "run the command in this `DIRECTORY`")
+	fl.StringArrayVar(&f.labels, "label", nil, "keep a label `KEY=VALUE` in the record")
+	fl.StringArrayVar(&f.tempDirs, "temp-dir", nil, "give the command a private temporary directory, as variable `NAME` and in place of {NAME}")
+	fl.StringArrayVar(&f.ownDirs, "own-dir", nil, "take this `DIRECTORY` into custody: it is deleted with the tree")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error what happens")
 	return c
 }
@@ -88,7 +101,7 @@ func run(ctx context.Context, f runFlags, args []string) error {
 	}
 	opt := &custody.Options{Dir: global.dir, AllowNetworkFS: global.net}
 	if f.verbose {
-		opt.OnEvent = func(e custody.Event) { fmt.Fprintln(os.Stderr, "custody: "+e.String()) }
+		opt.OnEvent = func(e custody.Event) { say("%s", shownText(e.String())) }
 	}
 	o, err := custody.Open(ctx, scope, opt)
 	if err != nil {

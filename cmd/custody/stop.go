@@ -112,20 +112,11 @@ func (s *screen) outcomeLine(r custody.StopResult) string {
 		t += " " + s.bold(r.Name)
 	}
 	t += " " + s.word(r.Outcome)
-	if n := len(processes(r.Signalled)); n > 0 {
+	if n := len(r.Signalled); n > 0 {
 		t += ": " + count(n, "process", "processes") + " signalled"
 	}
 	if r.Reason != "" && (r.Outcome != "gone" || len(r.Signalled) == 0) {
 		t += s.faint(" (" + shownText(r.Reason) + ")")
 	}
 	return t
-}
-
-// processes is the set of pids that were signalled.
-func processes(sent []custody.Signalled) map[int]bool {
-	pids := map[int]bool{}
-	for _, x := range sent {
-		pids[x.PID] = true
-	}
-	return pids
 }

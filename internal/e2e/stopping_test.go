@@ -51,7 +51,7 @@ func TestC37_StoppedLeader(t *testing.T) {
 			t.Fatal(a.Err)
 		}
 		var got []string
-		for _, s := range a.Results[0].Signalled {
+		for _, s := range a.Results[0].Signals {
 			if s.PID == l.PID {
 				got = append(got, s.Signal)
 			}
