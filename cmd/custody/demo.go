@@ -132,6 +132,10 @@ func (d *demo) build(ctx context.Context) (err error) {
 		close(d.gone)
 	}()
 	d.stranger = demoEscape("escapee", d.base)
+	// It cleans up if we are killed after the owner was.
+	if _, err = d.stranger.StdinPipe(); err != nil {
+		return err
+	}
 	if err := d.stranger.Start(); err != nil {
 		return err
 	}

@@ -132,12 +132,26 @@ func demoDeaf(base string) error {
 	if err := demoReady(base); err != nil {
 		return err
 	}
+	if fi, err := os.Stdin.Stat(); err == nil && fi.Mode()&os.ModeNamedPipe != 0 {
+		go demoGuard(base)
+	}
 	for range asked {
 		if err := os.WriteFile(demoNote(base, "asked", os.Getpid()), nil, 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// demoGuard is the stranger's part: when the demo is gone it deletes what the
+// demo can't any more.
+func demoGuard(base string) {
+	io.Copy(io.Discard, os.Stdin)
+	d := demo{base: base}
+	if err := d.cleanUp(); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // demoReady says that this process has taken its shape.
