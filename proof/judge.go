@@ -30,7 +30,7 @@ const (
 	Namespace Fact = "pid_namespace"   // inside the launch's own PID namespace
 	Parent    Fact = "child_of_member" // its parent is a process proven to be of the launch
 	Keeper    Fact = "child_of_keeper" // its parent is the launch's keeper, which adopts nothing else
-	Brand     Fact = "brand"           // carries the launch's 60 random bits in RLIMIT_RTTIME, inherited by descent only
+	Brand     Fact = "brand"           // carries the launch's 62 random bits in RLIMIT_RTTIME, inherited by descent only
 )
 
 // Facts that prove only together, where the stronger ones can't be had.
