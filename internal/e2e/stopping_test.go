@@ -115,7 +115,7 @@ func TestC44_Uninterruptible(t *testing.T) {
 	needRoot(t)
 	each(t, levels, func(t *testing.T, r *rig) {
 		mount := r.file("mount")
-		fs := exec.Command(self(), tree.Command("frozen-fs", "-pids", r.file("fs"), "-dir", mount, "-life", "12s")[1:]...)
+		fs := exec.Command(self(), tree.Command("frozen-fs", "-pids", r.file("fs"), "-dir", mount, "-life", "40s")[1:]...)
 		fs.Stderr = os.Stderr
 		if err := fs.Start(); err != nil {
 			t.Fatal(err)
@@ -169,7 +169,7 @@ func TestC44_UninterruptibleSwept(t *testing.T) {
 	needRoot(t)
 	each(t, []level{group, lineage}, func(t *testing.T, r *rig) {
 		mount := r.file("mount")
-		fs := exec.Command(self(), tree.Command("frozen-fs", "-pids", r.file("fs"), "-dir", mount, "-life", "12s")[1:]...)
+		fs := exec.Command(self(), tree.Command("frozen-fs", "-pids", r.file("fs"), "-dir", mount, "-life", "40s")[1:]...)
 		if err := fs.Start(); err != nil {
 			t.Fatal(err)
 		}
