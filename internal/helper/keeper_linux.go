@@ -469,10 +469,13 @@ func (k *kept) keep() int {
 			return k.end(true)
 		case <-note.C:
 			// What left the leader's group is written down while its parent
-			// is known, ever more rarely: 0.1 s, 0.4 s, 1.6 s, … a minute.
+			// is known, ever more rarely: after 0.1 s, 0.5 s, 2 s, 8 s, 34 s.
+			// Where the tree is branded that is for what shed the brand only,
+			// and a keeper that idles is not woken up again.
 			k.noteMembers()
-			noted++
-			note.Reset(min(100*time.Millisecond<<(2*min(noted, 10)), time.Minute))
+			if noted++; noted < 5 || !k.rec.Born {
+				note.Reset(min(100*time.Millisecond<<(2*min(noted, 10)), time.Minute))
+			}
 		case <-k.child:
 			if leaderDone && k.childless() {
 				return k.end(false)
