@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -198,7 +199,7 @@ func (r *rig) ownerBy(op opening, before []string, set func(*exec.Cmd)) *client 
 		r.t.Fatal(err)
 	}
 	c := &client{r: r, cmd: cmd, in: in, wait: map[int]chan answer{}, dead: make(chan struct{})}
-	if err := cmd.Start(); err != nil {
+	if err := startFresh(cmd); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
@@ -242,6 +243,18 @@ func (r *rig) ownerBy(op opening, before []string, set func(*exec.Cmd)) *client 
 	}
 	c.proc = handle{tree.Proc{Role: "owner", PID: c.opened.PID}, fd}
 	return c
+}
+
+// startFresh starts a program that may have been written a moment ago: while
+// another test forks, the child holds our descriptor of it for a moment, and
+// the kernel refuses to execute a file that is open for writing.
+func startFresh(cmd *exec.Cmd) error {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := cmd.Start()
+		if !errors.Is(err, unix.ETXTBSY) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // later asks without waiting for the answer.
