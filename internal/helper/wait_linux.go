@@ -29,3 +29,14 @@ func waitid(flags int) (siginfoChild, error) {
 		return info, e
 	}
 }
+
+// siginfoChild is the part of siginfo_t that waitid fills in, on the
+// architectures Go runs Linux on.
+type siginfoChild struct {
+	signo, errno, code int32
+	_                  [wordPad]int32
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [104]byte
+}

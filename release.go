@@ -1,0 +1,38 @@
+package custody
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/sweep"
+)
+
+// Release hands a launch of any owner out of custody; see Launch.Release.
+func Release(ctx context.Context, launch string, opt ListOptions) (ID, error) {
+	return change(ctx, launch, opt, "release", func(d *ledger.Owner, id ID, _ host.Place) error {
+		return sweep.Release(ctx, d, id)
+	})
+}
+
+// Adopt takes a released launch back into custody, if a live process is proven
+// to be of it. If its owner is dead by now, the next sweep ends it.
+func Adopt(ctx context.Context, launch string, opt ListOptions) (ID, error) {
+	return change(ctx, launch, opt, "adopt", func(d *ledger.Owner, id ID, here host.Place) error {
+		return sweep.Reclaim(ctx, d, id, here)
+	})
+}
+
+// change finds one launch and changes its record.
+func change(ctx context.Context, launch string, opt ListOptions, verb string, f func(*ledger.Owner, ID, host.Place) error) (ID, error) {
+	v, d, err := find(ctx, launch, opt)
+	if err != nil {
+		return ID{}, err
+	}
+	defer d.Close()
+	if err := f(d, v.rec.ID, v.here); err != nil {
+		return v.rec.ID, fmt.Errorf("%s launch %s: %w", verb, v.rec.ID.Short(), err)
+	}
+	return v.rec.ID, nil
+}
