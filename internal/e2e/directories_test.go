@@ -115,7 +115,7 @@ func TestC32_Writers(t *testing.T) {
 }
 
 // A writer outlives the leader; links inside lead to what is not ours.
-func TestIssue9_OutlivesLeader(t *testing.T) {
+func TestOutlivesLeader(t *testing.T) {
 	eachTrigger(t, levels, []trigger{"leader-exits", ownerDied, bothSwept, bothOpened}, func(t *testing.T, r *rig, by trigger) {
 		outside := r.file("outside")
 		own := r.file("own")

@@ -100,7 +100,7 @@ func TestC39_PipeHolder(t *testing.T) {
 }
 
 // WaitDelay and its error stay what they are in os/exec.
-func TestIssue10_WaitDelay(t *testing.T) {
+func TestWaitDelay(t *testing.T) {
 	each(t, levels, func(t *testing.T, r *rig) {
 		c := r.owner()
 		for code, want := range map[int]string{0: "wait-delay", 7: "exit"} {

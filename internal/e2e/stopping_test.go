@@ -201,7 +201,7 @@ func TestC44_UninterruptibleSwept(t *testing.T) {
 
 // One tree with a member of every difficult kind: none is left within two
 // seconds of the owner's death. Alone, since the time counts.
-func TestIssue1_Mixed(t *testing.T) {
+func TestMixed(t *testing.T) {
 	for _, lv := range []level{lineage, cgroupDirect, cgroupKept} {
 		t.Run(lv.name, func(t *testing.T) {
 			r := newRig(t, lv)
@@ -215,7 +215,7 @@ func TestIssue1_Mixed(t *testing.T) {
 
 // At level group without the mark: what is in the group ends, what left it is
 // not claimed, and named if anything speaks for it.
-func TestIssue1_MixedGroup(t *testing.T) {
+func TestMixedGroup(t *testing.T) {
 	noMark := level{"no-mark", false, "cgroup,brand", "group"}
 	eachTrigger(t, []level{noMark}, triggers, func(t *testing.T, r *rig, by trigger) {
 		l := r.owner().start(spec{Args: r.prog("mixed")})
@@ -257,7 +257,7 @@ func TestIssue1_MixedGroup(t *testing.T) {
 
 // The leader is dead and reaped and its group lives on: the leader's durable
 // handle still stands for the group, and nothing else does here.
-func TestIssue2_LeaderReaped(t *testing.T) {
+func TestLeaderReaped(t *testing.T) {
 	noMark := level{"no-mark", false, "cgroup,brand", "group"}
 	eachTrigger(t, []level{noMark, lineage}, triggers, func(t *testing.T, r *rig, by trigger) {
 		l := r.owner().start(spec{Args: r.prog("leader-dies", "-leader", "exit", "-ignore", "TERM"), Linger: true, TempDirs: []string{"PROFILE"}})
@@ -272,7 +272,7 @@ func TestIssue2_LeaderReaped(t *testing.T) {
 
 // Without the durable handle the group's number proves nothing: nobody is
 // signalled, and the record stays.
-func TestIssue2_NoHandle(t *testing.T) {
+func TestNoHandle(t *testing.T) {
 	older := level{"older-kernel", false, "cgroup,brand,handle", "group"}
 	each(t, []level{older}, func(t *testing.T, r *rig) {
 		l := r.owner().start(spec{Args: r.prog("leader-dies", "-leader", "exit"), Linger: true, TempDirs: []string{"PROFILE"}})
@@ -293,7 +293,7 @@ func TestIssue2_NoHandle(t *testing.T) {
 }
 
 // Each phase is sent once, however many stop the launch.
-func TestIssue10_PhasesOnce(t *testing.T) {
+func TestPhasesOnce(t *testing.T) {
 	each(t, levels, func(t *testing.T, r *rig) {
 		log, hook := r.file("log"), r.file("hook")
 		l := r.owner().start(spec{Args: r.prog("siglog", "-log", log, "-n", "2"), HookFile: hook,
@@ -329,7 +329,7 @@ func TestIssue10_PhasesOnce(t *testing.T) {
 
 // A member that may not be signalled: incomplete, with the reason, and the
 // record stays.
-func TestIssue10_AnotherUsers(t *testing.T) {
+func TestAnotherUsers(t *testing.T) {
 	needRoot(t)
 	for _, lv := range []level{group, lineage} {
 		t.Run(lv.name, func(t *testing.T) {

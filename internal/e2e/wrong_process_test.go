@@ -38,7 +38,7 @@ func TestC16_Decoy(t *testing.T) {
 
 // A stranger with the same arguments, name, parent and user, and the launch's
 // cookie in its environment.
-func TestIssue4_Twin(t *testing.T) {
+func TestTwin(t *testing.T) {
 	eachTrigger(t, levels, triggers, func(t *testing.T, r *rig, by trigger) {
 		log := r.file("log")
 		l := r.owner().start(spec{Args: r.prog("siglog", "-log", log, "-n", "0")})
@@ -152,7 +152,7 @@ func TestC25_BootClock(t *testing.T) {
 }
 
 // Two live owners of one scope: neither touches the other's.
-func TestIssue7_TwoOwners(t *testing.T) {
+func TestTwoOwners(t *testing.T) {
 	each(t, levels, func(t *testing.T, r *rig) {
 		log := r.file("log")
 		a := r.owner()
@@ -190,7 +190,7 @@ func TestIssue7_TwoOwners(t *testing.T) {
 }
 
 // Two sweepers at once: each launch is swept once.
-func TestIssue7_TwoSweepers(t *testing.T) {
+func TestTwoSweepers(t *testing.T) {
 	each(t, levels, func(t *testing.T, r *rig) {
 		log := r.file("log")
 		c := r.owner()
