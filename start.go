@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -387,13 +386,8 @@ func (l *Launch) startKept(a startArgs) error {
 		attr = attr.OnTerminal()
 	}
 	env, args := dress(l.rec, a.env, a.args)
-	// The keeper stands in the root directory: what is relative is so to us.
-	dir, err := filepath.Abs(a.dir)
-	if err != nil {
-		return fmt.Errorf("start %s: %w", a.path, err)
-	}
 	k, err := l.o.helper.StartKeeper(helper.Spec{
-		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: dir,
+		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: a.dir,
 		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, PIDNS: l.rec.Level == contain.PIDNS, Join: l.o.joins(), Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
 	}, a.std, a.extra, l.o.self, !a.spec.Terminal)
 	if err != nil {

@@ -59,6 +59,7 @@ func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, self *
 	if std[2] != nil {
 		c.Stderr = std[2]
 	}
+	c.Dir = "" // where we are, so that what is relative means the same; it leaves after the start
 	c.ExtraFiles = append([]*os.File{theirs, pidfd}, extra...)
 	spec.Extra = len(extra)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}

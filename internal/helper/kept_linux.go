@@ -238,8 +238,12 @@ func (k *kept) record() error {
 	})
 }
 
-// letGo replaces the leader's files by the null device.
+// letGo replaces the leader's files by the null device, and leaves the
+// directory the leader was started from.
 func (k *kept) letGo() error {
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
