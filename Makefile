@@ -10,7 +10,7 @@ SYSTEMS  := linux darwin windows freebsd
 BUILDS   := linux/amd64 linux/386 linux/arm64 linux/arm \
             darwin/arm64 windows/amd64 windows/386 freebsd/amd64
 
-.PHONY: build test test-race test-user vet lint cross bench demo ci clean
+.PHONY: build test test-race test-user vet lint cross bench mutants demo ci clean
 
 build: ## one static binary: bin/custody
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/custody ./cmd/custody
@@ -43,6 +43,10 @@ cross: ## everything compiles, on 32 and 64 bits
 bench: ## the ratios of docs/performance.md, measured in one run
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./internal/bench
 	bin/bench $(BENCHARGS)
+
+mutants: ## broken builds, and the test that each turns red (MUTANTS=word for some)
+	$(GO) build -C tools -o ../bin/mutants ./mutants
+	bin/mutants . $(MUTANTS)
 
 demo: ## a tree, its owner's death, and what is left
 	$(GO) run ./cmd/custody demo
