@@ -345,6 +345,9 @@ func (l *Launch) startDirect(a startArgs) error {
 	}
 	crash.Here("after-brand")
 	if err = l.identify(d); err == nil {
+		if l.rec.Brand != 0 {
+			host.MarkBelow(l.proc, host.Brand(l.rec.Brand))
+		}
 		l.rec.State, l.rec.Level = ledger.Running, d.Level
 		err = l.o.dir.Write(l.rec)
 	}

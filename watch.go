@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 )
 
@@ -19,9 +18,6 @@ func (l *Launch) watchDirect() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
 	defer context.AfterFunc(l.o.ctx, cancel)()
-	if l.rec.Brand != 0 {
-		host.MarkBelow(l.proc, host.Brand(l.rec.Brand)) // not in Start, whose caller waits
-	}
 	err := l.proc.WaitExit(ctx)
 	if err != nil && ctx.Err() != nil {
 		l.reap() // the launch was let go of: proven gone, or the owner closes

@@ -104,7 +104,8 @@ func TestWaitDelay(t *testing.T) {
 	each(t, levels, func(t *testing.T, r *rig) {
 		c := r.owner()
 		for code, want := range map[int]string{0: "wait-delay", 7: "exit"} {
-			l := c.start(spec{Out: "buffer", WaitDelay: 300 * time.Millisecond,
+			// The holder has to outlive the delay on a busy machine as well.
+			l := c.start(spec{Out: "buffer", WaitDelay: 300 * time.Millisecond, Phases: []string{"TERM:5s", "KILL:5s"},
 				Args: r.prog("pipe-holder", "-code", itoa(code), "-setsid", "-ignore", "TERM,HUP")})
 			a := l.ask(request{Do: "wait"})
 			if a.Code != code || !slices.Contains(a.Is, want) || !a.Cut {

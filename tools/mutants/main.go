@@ -114,8 +114,9 @@ func parse(text string) ([]mutant, error) {
 			continue
 		}
 		head, change, ok := strings.Cut(block, "\n<<<\n")
-		old, new, ok2 := strings.Cut(change, "\n===")
-		new, _, ok3 := strings.Cut(strings.TrimPrefix(new, "\n"), "\n>>>")
+		old, after, ok2 := strings.Cut(change, "\n===\n")
+		new, _, ok3 := strings.Cut("\n"+after, "\n>>>")
+		new = strings.TrimPrefix(new, "\n")
 		lines := strings.Split(head, "\n")
 		if !ok || !ok2 || !ok3 || len(lines) != 3 {
 			return nil, fmt.Errorf("bad block %q", lines[0])
