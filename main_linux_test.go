@@ -203,7 +203,7 @@ func stranger(t *testing.T, dir string) (pid int, log string) {
 	t.Helper()
 	log = filepath.Join(dir, "stranger.log")
 	pids := filepath.Join(dir, "stranger.pids")
-	args := tree.Command("siglog", "-n", "0", "-log", log, "-pids", pids, "-life", "3m")
+	args := tree.Command("siglog", "-n", "0", "-log", log, "-pids", pids, "-life", "20m")
 	c := exec.Command(args[0], args[1:]...)
 	must(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
