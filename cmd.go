@@ -68,6 +68,8 @@ type Spec struct {
 
 	// OwnDirs are existing directories taken into custody: each is marked
 	// inside by a file .custody, and deleted after the tree is proven gone.
+	// If Start fails, or a crash came before the leader was recorded, only
+	// the mark is taken away.
 	OwnDirs []string
 
 	// HideArgs keeps the arguments out of the record; the program's name

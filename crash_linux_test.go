@@ -133,6 +133,11 @@ func custodyLevel(t *testing.T) custody.Level {
 // atStart are the steps at which a keeper dies under a living owner.
 var atStart = []string{"keeper-before-note", "keeper-before-start", "keeper-before-record", "keeper-before-report", "half-written"}
 
+// beforeLeader are the steps at which no record names a leader yet: nothing
+// tells that the command ever used the user's own directory.
+var beforeLeader = []string{"empty-marker", "marked-dir", "after-dir", "after-cgroup", "before-fork", "after-fork", "after-brand",
+	"keeper-before-note", "keeper-before-start", "keeper-before-record"}
+
 func crashAt(t *testing.T, step, role string, kept bool, strangerPID int) {
 	base := stateDir(t)
 	state, tmp, own := filepath.Join(base, "state"), filepath.Join(base, "tmp"), filepath.Join(base, "own", "dir")
@@ -200,7 +205,9 @@ func crashAt(t *testing.T, step, role string, kept bool, strangerPID int) {
 	_, err = os.Stat(filepath.Join(own, "content"))
 	if taken := errors.Is(err, fs.ErrNotExist); taken && !begun {
 		t.Errorf("the user's own directory was never taken, and is gone")
-	} else if !taken && begun && step != "empty-marker" && step != "marked-dir" && step != "after-dir" {
+	} else if taken && slices.Contains(beforeLeader, step) {
+		t.Errorf("the user's own directory is gone, and no leader was ever recorded")
+	} else if !taken && begun && !slices.Contains(beforeLeader, step) && !slices.Contains(atStart, step) && step != "after-keeper" {
 		t.Errorf("the user's directory was taken, and is left")
 	}
 	if _, err := os.Lstat(filepath.Join(own, ".custody")); err == nil {

@@ -184,7 +184,7 @@ func (l *Launch) letGo() {
 // endNow stops a tree whose start failed.
 func (l *Launch) endNow() {
 	sweep.End(context.Background(), l.o.dir, l.rec.ID, l.o.here, sweep.Options{
-		Phases: []stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}}, Known: l.rec,
+		Phases: []stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}}, Known: l.rec, Failed: true,
 	})
 }
 

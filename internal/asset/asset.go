@@ -162,6 +162,32 @@ func Release(a ledger.Asset, launch proof.ID) error {
 	return root.Remove(MarkerName)
 }
 
+// GiveBack ends the custody of a user's own directory that nothing of the
+// launch is known to have used: its marker goes, written to the end or not. A
+// directory that bears another launch's marker, or none, was never taken.
+func GiveBack(a ledger.Asset, launch proof.ID) error {
+	root, err := os.OpenRoot(a.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("give directory back: %w", err)
+	}
+	defer root.Close()
+	got, err := readMarker(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("give directory %s back: marker: %w", a.Path, err)
+	case got == launch.String() || !a.Made && strings.HasPrefix(launch.String(), got):
+		if err := root.Remove(MarkerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("give directory back: %w", err)
+		}
+	}
+	return nil
+}
+
 // Free deletes the directory. It returns nil if it is gone, freed reports
 // whether it was there; every refusal is an error that says why.
 func Free(a ledger.Asset, launch proof.ID) (freed bool, err error) {

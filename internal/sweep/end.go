@@ -46,6 +46,7 @@ type Options struct {
 	Death  bool         // the owner died: use the death phases
 	Phases []stop.Phase // instead of the recorded plan
 	Keep   bool         // stop the tree, but leave assets and record to the owner
+	Failed bool         // its start failed: the user's own directories are given back
 
 	// Known is the record as the caller remembers it. A record that is missing
 	// on disk is no proof that the tree is gone: somebody may have deleted the
@@ -93,7 +94,7 @@ func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 	res.Verdict, res.Outcome, res.Reason = rep.Verdict, string(rep.Outcome), rep.Reason
 	res.Sent, res.Survivors = rep.Sent, rep.Survivors
 	if rep.Outcome == stop.Gone && !opt.Keep {
-		if err := conclude(d, rec, &res); err != nil {
+		if err := settle(d, rec, &res, opt.Failed); err != nil {
 			res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		}
 	}
@@ -179,6 +180,12 @@ func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain
 // Conclude frees what a launch owned whose tree is proven gone, and ends its
 // record. The caller holds the launch's stop lock.
 func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
+	return settle(d, rec, res, false)
+}
+
+// settle is conclude, also for a launch whose start failed. A user's own
+// directory is deleted only if a leader is recorded that may have used it.
+func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error {
 	// Read again: members and assets may have been added while it stopped.
 	if r, err := d.Read(rec.ID); err == nil {
 		rec = r
@@ -186,6 +193,10 @@ func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
 	crash.Here("stopped")
 	var errs []error
 	for _, a := range rec.Assets {
+		if a.Kind == ledger.OwnDir && (failed || rec.Leader == nil) {
+			errs = append(errs, asset.GiveBack(a, rec.ID))
+			continue
+		}
 		freed, err := asset.Free(a, rec.ID)
 		errs = append(errs, err)
 		if freed {
