@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
@@ -174,6 +175,11 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 			return nil, err
 		}
 		rec.Assets = append(rec.Assets, as)
+	}
+	for _, as := range rec.Assets {
+		if !utf8.ValidString(as.Path) {
+			return nil, fmt.Errorf("directory %q: its name is no UTF-8, so no record can name it", as.Path)
+		}
 	}
 	return rec, nil
 }

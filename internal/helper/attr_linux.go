@@ -7,7 +7,7 @@ import (
 
 // Attr is the part of a syscall.SysProcAttr that can travel to a keeper.
 type Attr struct {
-	Chroot      string                 `json:"chroot,omitempty"`
+	Chroot      []byte                 `json:"chroot,omitempty"`
 	Credential  *syscall.Credential    `json:"credential,omitempty"`
 	Setsid      bool                   `json:"setsid,omitempty"`
 	Setpgid     bool                   `json:"setpgid,omitempty"`
@@ -44,7 +44,7 @@ func AttrOf(a *syscall.SysProcAttr) (Attr, error) {
 		return no("PidFD")
 	}
 	return Attr{
-		Chroot: a.Chroot, Credential: a.Credential,
+		Chroot: []byte(a.Chroot), Credential: a.Credential,
 		Setsid: a.Setsid || !a.Setpgid, Setpgid: a.Setpgid && !a.Setsid,
 		Setctty: a.Setctty, Noctty: a.Noctty, Ctty: a.Ctty, Pdeathsig: a.Pdeathsig,
 		Cloneflags: a.Cloneflags, Unshare: a.Unshareflags,
@@ -55,7 +55,7 @@ func AttrOf(a *syscall.SysProcAttr) (Attr, error) {
 
 func (a Attr) sys() (*syscall.SysProcAttr, error) {
 	return &syscall.SysProcAttr{
-		Chroot: a.Chroot, Credential: a.Credential, Setsid: a.Setsid, Setpgid: a.Setpgid,
+		Chroot: string(a.Chroot), Credential: a.Credential, Setsid: a.Setsid, Setpgid: a.Setpgid,
 		Setctty: a.Setctty, Noctty: a.Noctty, Ctty: a.Ctty, Pdeathsig: a.Pdeathsig,
 		Cloneflags: a.Cloneflags, Unshareflags: a.Unshare,
 		UidMappings: a.UIDs, GidMappings: a.GIDs, GidMappingsEnableSetgroups: a.Setgroups,

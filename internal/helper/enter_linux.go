@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,11 +23,40 @@ import (
 // command.
 
 type enterArgs struct {
-	Path   string   `json:"path"`
-	Args   []string `json:"args"`           // the role's own arguments are for ps
-	Status int      `json:"status"`         // descriptor of the status pipe
-	Front  bool     `json:"front"`          // take the terminal
-	Join   string   `json:"join,omitempty"` // cgroup.procs file to join by
+	Status int    `json:"status"`         // descriptor of the status socket
+	Front  bool   `json:"front"`          // take the terminal
+	Join   []byte `json:"join,omitempty"` // cgroup.procs file to join by
+
+	path string
+	args []string
+}
+
+// enterCommand is what to become. It comes over the status socket, as one
+// line: the role's own arguments are for ps, and a variable of the environment
+// holds no long command line (128 KiB on Linux).
+type enterCommand struct {
+	Path []byte   `json:"path"`
+	Args [][]byte `json:"args"`
+}
+
+// tell writes the command to a role.
+func tell(r *os.File, path string, args []string) {
+	// A role that died meanwhile says so by its end.
+	json.NewEncoder(r).Encode(enterCommand{Path: []byte(path), Args: bytesOf(args)})
+}
+
+// hear reads the command from the status socket, and nothing beyond it.
+func (a *enterArgs) hear(status *os.File) error {
+	line, err := bufio.NewReader(status).ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var c enterCommand
+	if err := json.Unmarshal(line, &c); err != nil {
+		return err
+	}
+	a.path, a.args = string(c.Path), stringsOf(c.Args)
+	return nil
 }
 
 // via rewrites c to run through a role of this program, which reports over a
@@ -55,7 +85,7 @@ func via(role string, c *exec.Cmd, args func(status int) any) (r, w *os.File, er
 func viaEnter(c *exec.Cmd, front bool, join string) (failed func() error, err error) {
 	path, args := c.Path, c.Args
 	r, w, err := via("enter", c, func(status int) any {
-		return enterArgs{Path: path, Args: args, Status: status, Front: front, Join: join}
+		return enterArgs{Status: status, Front: front, Join: []byte(join)}
 	})
 	if err != nil {
 		return nil, err
@@ -63,6 +93,7 @@ func viaEnter(c *exec.Cmd, front bool, join string) (failed func() error, err er
 	return func() error {
 		w.Close()
 		defer r.Close()
+		tell(r, path, args)
 		b, err := io.ReadAll(r)
 		if err != nil || len(b) == 0 {
 			return err
@@ -88,19 +119,22 @@ func enter(raw []byte) int {
 	}
 	status := os.NewFile(uintptr(a.Status), "status")
 	syscall.CloseOnExec(a.Status)
+	if err := a.hear(status); err != nil {
+		return 125 // the keeper died
+	}
 	if err := a.arrive(); err != nil {
 		fmt.Fprint(status, err)
 		return 126
 	}
-	err := becomeCommand(a.Path, a.Args)
+	err := becomeCommand(a.path, a.args)
 	no, _ := err.(syscall.Errno)
 	fmt.Fprintf(status, "%d", int(no))
 	return 126
 }
 
 func (a enterArgs) arrive() error {
-	if a.Join != "" {
-		if err := os.WriteFile(a.Join, []byte("0"), 0); err != nil {
+	if len(a.Join) > 0 {
+		if err := os.WriteFile(string(a.Join), []byte("0"), 0); err != nil {
 			return fmt.Errorf("join cgroup: %w", err)
 		}
 	}

@@ -73,7 +73,7 @@ func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, self *
 		c.Wait()
 		close(k.done)
 	}()
-	if err := k.enc.Encode(spec); err != nil {
+	if err := k.enc.Encode(spec.pack()); err != nil {
 		k.Close()
 		return nil, fmt.Errorf("start keeper: %w", err)
 	}

@@ -67,10 +67,12 @@ func keeper(raw []byte) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 
-	if err := k.conn.dec.Decode(&k.spec); err != nil {
+	var spec packed
+	if err := k.conn.dec.Decode(&spec); err != nil {
 		complain("keeper: no spec: %v", err)
 		return 125
 	}
+	k.spec = spec.unpack()
 	if err := k.begin(); err != nil {
 		k.send(Event{Type: "failed", Failure: failureOf(err)})
 		if dead, derr := k.owner.Exited(); dead && derr == nil && k.dir != nil {

@@ -42,13 +42,14 @@ func (k *kept) viaNamespace(c *exec.Cmd, join string) (failed func() error, err 
 	}
 	path, args := c.Path, c.Args
 	r, w, err := via("nsinit", c, func(status int) any {
-		return nsArgs{enterArgs{Path: path, Args: args, Status: status, Front: k.spec.Front, Join: join}}
+		return nsArgs{enterArgs{Status: status, Front: k.spec.Front, Join: []byte(join)}}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return func() error {
 		w.Close()
+		tell(r, path, args)
 		lines := bufio.NewReader(r)
 		report := func() error {
 			var rep nsReport
@@ -111,6 +112,9 @@ func nsInit(raw []byte) int {
 	chld := make(chan os.Signal, 1)
 	signal.Notify(chld, syscall.SIGCHLD)
 
+	if err := a.hear(status); err != nil {
+		return 125 // the keeper died
+	}
 	err := a.settle()
 	if err == nil {
 		report.Encode(nsReport{})
@@ -179,7 +183,7 @@ func (a nsArgs) command() (*os.Process, error) {
 	var p *os.Process
 	var err error
 	CleanMask(func() {
-		p, err = os.StartProcess(a.Path, a.Args, &os.ProcAttr{Files: files, Env: os.Environ()})
+		p, err = os.StartProcess(a.path, a.args, &os.ProcAttr{Files: files, Env: os.Environ()})
 	})
 	if err != nil {
 		return nil, err

@@ -17,12 +17,12 @@ import (
 // Spec is what a keeper is told to start. It travels over the control socket,
 // never over the disk: environments hold secrets.
 type Spec struct {
-	OwnerDir string   `json:"owner_dir"`
+	OwnerDir string   `json:"-"`
 	ID       proof.ID `json:"id"`
-	Path     string   `json:"path"`
-	Args     []string `json:"args"`
-	Env      []string `json:"env"`
-	Dir      string   `json:"dir"`
+	Path     string   `json:"-"`
+	Args     []string `json:"-"`
+	Env      []string `json:"-"`
+	Dir      string   `json:"-"`
 	Extra    int      `json:"extra"`    // files for the leader beyond the standard three
 	Terminal bool     `json:"terminal"` // the leader stays in our session, in a group of its own
 	Front    bool     `json:"front"`    // and that group gets the terminal before the command runs
@@ -31,6 +31,45 @@ type Spec struct {
 	Attr     Attr     `json:"attr"`
 	Linger   bool     `json:"linger"`
 	Survive  bool     `json:"survive"`
+}
+
+// packed is a Spec on its way. What the kernel takes as bytes travels as
+// bytes: JSON strings are UTF-8, and lose what is not.
+type packed struct {
+	Spec
+	OwnerDir []byte   `json:"owner_dir"`
+	Path     []byte   `json:"path"`
+	Args     [][]byte `json:"args"`
+	Env      [][]byte `json:"env"`
+	Dir      []byte   `json:"dir"`
+}
+
+func (s Spec) pack() packed {
+	return packed{Spec: s, OwnerDir: []byte(s.OwnerDir), Path: []byte(s.Path),
+		Args: bytesOf(s.Args), Env: bytesOf(s.Env), Dir: []byte(s.Dir)}
+}
+
+func (p packed) unpack() Spec {
+	s := p.Spec
+	s.OwnerDir, s.Path, s.Dir = string(p.OwnerDir), string(p.Path), string(p.Dir)
+	s.Args, s.Env = stringsOf(p.Args), stringsOf(p.Env)
+	return s
+}
+
+func bytesOf(ss []string) [][]byte {
+	out := make([][]byte, len(ss))
+	for i, s := range ss {
+		out[i] = []byte(s)
+	}
+	return out
+}
+
+func stringsOf(bs [][]byte) []string {
+	out := make([]string, len(bs))
+	for i, b := range bs {
+		out[i] = string(b)
+	}
+	return out
 }
 
 // Event is one message from a keeper to its owner.
@@ -52,7 +91,7 @@ type order struct {
 // errors.As go on working.
 type Failure struct {
 	Op    string `json:"op"`
-	Path  string `json:"path,omitempty"`
+	Path  []byte `json:"path,omitempty"` // bytes, as every path
 	Errno int    `json:"errno,omitempty"`
 	Text  string `json:"text,omitempty"`
 }
@@ -61,7 +100,7 @@ func failureOf(err error) *Failure {
 	f := &Failure{Text: err.Error()}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		f.Op, f.Path = pe.Op, pe.Path
+		f.Op, f.Path = pe.Op, []byte(pe.Path)
 	}
 	var no syscall.Errno
 	if errors.As(err, &no) {
@@ -75,7 +114,7 @@ func failureOf(err error) *Failure {
 func (f *Failure) Err() error {
 	switch {
 	case f.Errno != 0 && f.Op != "":
-		return &fs.PathError{Op: f.Op, Path: f.Path, Err: syscall.Errno(f.Errno)}
+		return &fs.PathError{Op: f.Op, Path: string(f.Path), Err: syscall.Errno(f.Errno)}
 	case f.Errno != 0:
 		return fmt.Errorf("%s: %w", f.Text, syscall.Errno(f.Errno))
 	}
