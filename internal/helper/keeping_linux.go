@@ -82,8 +82,7 @@ func (k *kept) reapOne() bool {
 	switch info.code {
 	case cldStopped, cldContinued:
 		// Consume the state change, then tell.
-		var ws unix.WaitStatus
-		unix.Wait4(pid, &ws, unix.WUNTRACED|unix.WCONTINUED|unix.WNOHANG, nil)
+		takeStop(pid)
 		if pid == k.leader && info.code == cldStopped {
 			k.send(Event{Type: "stopped", PID: pid, Signal: int(info.status)})
 		}

@@ -16,10 +16,12 @@ const (
 
 // waitid looks for a child that changed state, without collecting it if flags
 // say WNOWAIT. pid 0 in the answer means none has.
-func waitid(flags int) (siginfoChild, error) {
+func waitid(flags int) (siginfoChild, error) { return waitFor(unix.P_ALL, 0, flags) }
+
+func waitFor(kind, pid, flags int) (siginfoChild, error) {
 	var info siginfoChild
 	for {
-		_, _, e := unix.Syscall6(unix.SYS_WAITID, unix.P_ALL, 0, uintptr(unsafe.Pointer(&info)), uintptr(flags), 0, 0)
+		_, _, e := unix.Syscall6(unix.SYS_WAITID, uintptr(kind), uintptr(pid), uintptr(unsafe.Pointer(&info)), uintptr(flags), 0, 0)
 		switch e {
 		case 0:
 			return info, nil
@@ -28,6 +30,13 @@ func waitid(flags int) (siginfoChild, error) {
 		}
 		return info, e
 	}
+}
+
+// takeStop takes note of a child's stop or continuation, so that waitid tells
+// of it no more. It never takes its exit, which can have come meanwhile: wait4
+// would.
+func takeStop(pid int) {
+	waitFor(unix.P_PID, pid, unix.WSTOPPED|unix.WCONTINUED|unix.WNOHANG)
 }
 
 // siginfoChild is the part of siginfo_t that waitid fills in, on the
