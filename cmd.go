@@ -180,6 +180,11 @@ func (c *Cmd) Start() error {
 	if c.ctx != nil && c.ctx.Err() != nil {
 		return c.ctx.Err()
 	}
+	if err := c.owner.begin(); err != nil {
+		c.io.abandon()
+		return fmt.Errorf("start %s: %w", c.Path, err)
+	}
+	defer c.owner.starting.Done()
 	files, err := c.io.open(c.Stdin, c.Stdout, c.Stderr)
 	if err != nil {
 		c.io.abandon()

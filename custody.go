@@ -104,6 +104,9 @@ type Owner struct {
 	mu       sync.Mutex
 	launches map[proof.ID]*Launch
 	closed   bool
+	starting sync.WaitGroup  // starts in flight, counted under mu while not closed
+	closing  context.Context // done when Close begins
+	noMore   context.CancelFunc
 
 	probe   cloneProbe
 	cgroups cgroups
@@ -144,6 +147,7 @@ func Open(ctx context.Context, scope string, opt *Options) (*Owner, error) {
 		return nil, fmt.Errorf("open owner: %w", err)
 	}
 	o.ctx, o.stop = context.WithCancel(context.Background())
+	o.closing, o.noMore = context.WithCancel(context.Background())
 	return o, nil
 }
 
@@ -218,6 +222,10 @@ func (o *Owner) Close() error {
 	}
 	o.closed = true
 	o.mu.Unlock()
+	// What is being started by now is started to its end, then stopped with
+	// the others; what waits for a name waits no longer.
+	o.noMore()
+	o.starting.Wait()
 
 	var errs []error
 	var mu sync.Mutex
@@ -256,6 +264,18 @@ func (o *Owner) Close() error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close owner: %w", err)
 	}
+	return nil
+}
+
+// begin counts a start in flight, for which Close waits. The caller calls
+// o.starting.Done, unless the owner is closed.
+func (o *Owner) begin() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return ErrClosed
+	}
+	o.starting.Add(1)
 	return nil
 }
 

@@ -47,17 +47,16 @@ func (o *Owner) Start(cmd *exec.Cmd, spec Spec) (*Launch, error) {
 	case spec.Kept || spec.Terminal:
 		return nil, errors.New("custody: a kept launch needs a Cmd of Owner.Command: an exec.Cmd can only fork by itself")
 	}
+	if err := o.begin(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	defer o.starting.Done()
 	return o.start(startArgs{spec: &spec, path: cmd.Path, args: cmd.Args, env: cmd.Environ(), dir: cmd.Dir, cmd: cmd})
 }
 
+// start is one start, between begin and starting.Done.
 func (o *Owner) start(a startArgs) (*Launch, error) {
 	fail := func(err error) (*Launch, error) { return nil, fmt.Errorf("start %s: %w", a.path, err) }
-	o.mu.Lock()
-	closed := o.closed
-	o.mu.Unlock()
-	if closed {
-		return fail(ErrClosed)
-	}
 	if a.dir != "" && a.attr == nil {
 		// A child's failed chdir can't be told from its failed execve. As
 		// os.StartProcess does, look before.
@@ -107,13 +106,12 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 	}
 	crash.Here("after-start")
 	o.mu.Lock()
-	o.launches[rec.ID] = l
-	closed = o.closed
-	o.mu.Unlock()
-	if closed {
-		l.Stop(context.Background())
-		return fail(ErrClosed)
+	select {
+	case <-l.gone: // already
+	default:
+		o.launches[rec.ID] = l
 	}
+	o.mu.Unlock()
 	o.event(Event{Kind: LaunchStarted, Launch: rec.ID, Name: rec.Name, PID: l.pid})
 	return l, nil
 }
@@ -278,6 +276,8 @@ func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
 			return &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}
 		}
 		select {
+		case <-o.closing.Done():
+			return ErrClosed
 		case <-a.ctx.Done():
 			return fmt.Errorf("%w: %w", &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}, a.ctx.Err())
 		case <-time.After(pause):
@@ -285,7 +285,11 @@ func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
 		pause = min(2*pause, time.Second)
 		// The holder's owner may have died meanwhile.
 		if held.Holder.Owner != o.id {
-			Sweep(a.ctx, SweepOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS})
+			ctx, cancel := context.WithCancel(a.ctx)
+			stop := context.AfterFunc(o.closing, cancel)
+			Sweep(ctx, SweepOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS})
+			stop()
+			cancel()
 		}
 	}
 }

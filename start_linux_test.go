@@ -4,9 +4,14 @@ package custody_test
 // a full table of descriptors or a closing owner ends, and leaves nothing.
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/custody-project/custody"
 )
@@ -52,4 +57,100 @@ func TestFailedStartKeepsTheUsersDirectory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whoever starts while the owner closes is refused or stopped, and nobody
+// waits for ever.
+func TestStartWhileClosing(t *testing.T) {
+	bothKinds(t, func(t *testing.T, kept bool) {
+		dir := stateDir(t)
+		mark := fmt.Sprintf("60.%d", os.Getpid())
+		for range 8 {
+			o := openOwner(t, custody.Options{Dir: dir})
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var started []*custody.Launch
+			for range 4 {
+				wg.Go(func() {
+					for {
+						c := o.Command("sleep", mark)
+						c.Kept, c.TempDirs = kept, []string{"D"}
+						err := c.Start()
+						if errors.Is(err, custody.ErrClosed) {
+							return
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						started = append(started, c.Launch())
+						mu.Unlock()
+						wg.Go(func() { c.Wait() })
+					}
+				})
+			}
+			until(t, "one was started", func() bool { return len(o.Launches()) > 1 })
+			within(t, "Close", func() {
+				if err := o.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			within(t, "the starts", wg.Wait)
+			for _, l := range started {
+				select {
+				case <-l.Gone():
+				default:
+					t.Errorf("launch %s is not gone", l.ID())
+				}
+			}
+			if left := running("sleep " + mark + " "); len(left) > 0 {
+				t.Fatalf("left running: %v", left)
+			}
+		}
+	})
+}
+
+func TestCloseEndsTheWaitForAName(t *testing.T) {
+	dir := stateDir(t)
+	o, other := openOwner(t, custody.Options{Dir: dir}), openOwner(t, custody.Options{Dir: dir})
+	holder := sleeper(other, false)
+	holder.Name = "n"
+	must(t, holder.Start())
+	got := make(chan error, 1)
+	go func() {
+		c := sleeper(o, false)
+		c.Name, c.WaitName = "n", true
+		got <- c.Start()
+	}()
+	time.Sleep(100 * time.Millisecond)
+	within(t, "Close", func() { o.Close() })
+	within(t, "the start", func() {
+		if err := <-got; !errors.Is(err, custody.ErrClosed) {
+			t.Errorf("start: %v", err)
+		}
+	})
+}
+
+// within fails the test if f hangs.
+func within(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s hangs", what)
+	}
+}
+
+// running lists the processes with this command line that have not ended.
+func running(line string) (pids []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		if b, _ := os.ReadFile(f); strings.ReplaceAll(string(b), "\x00", " ") == line {
+			pids = append(pids, filepath.Base(filepath.Dir(f)))
+		}
+	}
+	return pids
 }
