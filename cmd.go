@@ -10,8 +10,6 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
-
-	"github.com/custody-project/custody/internal/stop"
 )
 
 // Spec is what custody knows of a launch beyond the command. The zero value
@@ -230,8 +228,7 @@ func (c *Cmd) watchContext() {
 		select {
 		case <-l.exited:
 		case <-time.After(c.WaitDelay):
-			l.hurry()
-			l.stopLater([]stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}})
+			l.killLater()
 		}
 	}
 }

@@ -61,7 +61,7 @@ type Listing struct {
 func List(ctx context.Context, opt ListOptions) (Listing, error) {
 	out := Listing{Launches: []LaunchInfo{}, SetAside: []SetAside{}}
 	err := visit(ctx, opt, func(v visited) error {
-		s, err := v.tree.Look(v.rec.Cgroup == nil)
+		s, err := v.tree.Look(v.rec.Cgroup == nil || v.rec.UID == 0)
 		if err != nil {
 			return err
 		}

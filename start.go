@@ -17,6 +17,7 @@ import (
 	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -134,6 +135,11 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 		Phases: ledgerPhases(phases), DeathPhases: ledgerPhases(death), Require: string(s.Require),
 		Host: o.here.Host, Boot: o.here.Boot, PIDNS: o.here.PIDNS, UID: os.Geteuid(),
 		IntentTicks: host.StartNow(), Command: a.args, StartedAt: time.Now().UTC(),
+	}
+	for _, plan := range [][]ledger.Phase{rec.Phases, rec.DeathPhases} {
+		if _, err := sweep.Plan(plan); err != nil {
+			return nil, err // whoever stops it later could not read it
+		}
 	}
 	if rec.OnOwnerDeath == "" {
 		rec.OnOwnerDeath = ledger.Kill

@@ -3,6 +3,7 @@ package custody
 import (
 	"context"
 	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 type stopping struct {
 	done  chan struct{}
 	hurry chan struct{}
+	now   chan struct{} // closed: nothing but KILL any more
+	once  sync.Once     // guards its closing
 	res   StopResult
 }
 
@@ -31,14 +34,28 @@ func (l *Launch) Stop(ctx context.Context) (StopResult, error) {
 	return l.await(ctx, l.stopLater(nil))
 }
 
-// Kill is Stop with KILL as the only phase, and without the hook.
+// Kill is Stop with KILL as the only phase, and without the hook. A stop in
+// progress goes on with KILL at once.
 func (l *Launch) Kill(ctx context.Context) (StopResult, error) {
-	l.hurry()
-	return l.await(ctx, l.stopLater([]stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}}))
+	return l.await(ctx, l.killLater())
 }
 
-// StopWith is Stop with another plan.
+// killLater begins a stop that is only KILL, or makes the one in progress that.
+func (l *Launch) killLater() *stopping {
+	s := l.stopLater([]stop.Phase{{Signal: syscall.SIGKILL, Wait: 5 * time.Second}})
+	s.once.Do(func() { close(s.now) })
+	if l.keeper != nil {
+		l.keeper.Kill() // it may be the one that stops the tree; if it is dead it is not
+	}
+	return s
+}
+
+// StopWith is Stop with another plan, without the hook; an empty one is the
+// launch's own.
 func (l *Launch) StopWith(ctx context.Context, phases []Phase) (StopResult, error) {
+	if len(phases) == 0 {
+		return l.Stop(ctx)
+	}
 	ps := make([]stop.Phase, len(phases))
 	for i, p := range phases {
 		ps[i] = stop.Phase(p)
@@ -73,7 +90,7 @@ func (l *Launch) stopLater(phases []stop.Phase) *stopping {
 	if l.current != nil {
 		return l.current
 	}
-	s := &stopping{done: make(chan struct{}), hurry: make(chan struct{}, 8)}
+	s := &stopping{done: make(chan struct{}), hurry: make(chan struct{}, 8), now: make(chan struct{})}
 	select {
 	case <-l.gone: // nothing to stop any more
 		s.res = *l.result
@@ -102,10 +119,10 @@ func (l *Launch) hurry() {
 
 func (l *Launch) runStop(s *stopping, phases []stop.Phase) {
 	if phases == nil {
-		l.sayGoodbye()
+		l.sayGoodbye(s)
 	}
 	res := sweep.End(context.Background(), l.o.dir, l.rec.ID, l.o.here, sweep.Options{
-		Phases: phases, Hurry: s.hurry, Known: l.rec,
+		Phases: phases, Hurry: s.hurry, Now: s.now, Known: l.rec,
 		Event: func(sent stop.Sent) { l.o.event(sentEvent(l.rec.ID, l.rec.Name, sent)) },
 	})
 	s.res = stopResult(res)
@@ -117,7 +134,7 @@ func (l *Launch) runStop(s *stopping, phases []stop.Phase) {
 }
 
 // sayGoodbye runs the hook, if the leader is still there to hear it.
-func (l *Launch) sayGoodbye() {
+func (l *Launch) sayGoodbye(s *stopping) {
 	if l.spec.Hook == nil {
 		return
 	}
@@ -139,6 +156,7 @@ func (l *Launch) sayGoodbye() {
 		if err != nil {
 			l.o.event(Event{Kind: HookFailed, Launch: l.rec.ID, Name: l.rec.Name, Err: err})
 		}
+	case <-s.now: // no time for goodbyes
 	case <-ctx.Done():
 		l.o.event(Event{Kind: HookFailed, Launch: l.rec.ID, Name: l.rec.Name, Err: ctx.Err()})
 	}

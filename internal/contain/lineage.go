@@ -127,6 +127,9 @@ func (l *look) walk(pinned bool) {
 	lead := l.Rec.Leader
 	if lead != nil && pinned {
 		for pid, r := range t.Rows {
+			if r.Zombie() && r.Threads <= 1 {
+				continue // dead before the walk came by
+			}
 			if lead.PGID == lead.PID && r.PGID == lead.PGID || lead.SID == lead.PID && r.SID == lead.SID {
 				l.candidate(pid)
 			}

@@ -64,6 +64,7 @@ type Sighting struct {
 	Suspects []Suspect
 	Walked   bool // the process table was walked
 	Vanished bool // a candidate ended during the look: what it forked may be unseen
+	Copies   bool // only suspects keep it from being gone
 }
 
 // Close closes the handles of the members.
@@ -77,9 +78,6 @@ func (s *Sighting) Close() {
 // being stopped, one and the same for all records of a sweep.
 type Tables func() (*host.Table, error)
 
-// Fresh walks the process table anew at each call.
-func Fresh() (*host.Table, error) { return host.ReadTable() }
-
 // Tree is one launch, ready to be looked at.
 type Tree struct {
 	Rec        *ledger.Record
@@ -87,13 +85,15 @@ type Tree struct {
 	DeathTicks uint64 // boot clock at the owner's death where it was seen, else 0
 	Full       bool   // ask for every fact, not only until one proves
 
-	tables Tables
+	tables  Tables
+	corpses map[uint64]bool // pidfs inodes of the dead that were listed before
 }
 
 // Of returns the tree of a record.
 func Of(rec *ledger.Record, here host.Place, tables Tables) *Tree {
 	if tables == nil {
-		tables = Fresh
+		// Anew at each call.
+		tables = func() (*host.Table, error) { return host.ReadMarked(CookieEnv, rec.IntentTicks) }
 	}
 	return &Tree{Rec: rec, Here: here, tables: tables}
 }
@@ -204,8 +204,11 @@ func (l *look) conclude() {
 		s.Verdict, s.Reason = proof.Owned, fmt.Sprintf("%d proven members live", len(s.Members))
 	case l.blind != nil:
 		s.Verdict, s.Reason = proof.Unsure, l.blind.Error()
+	case s.Vanished:
+		s.Verdict, s.Reason = proof.Unsure, "a process that may be of it ended while it was looked at; what it forked may be unseen"
 	case len(s.Suspects) > 0:
 		p := s.Suspects[0]
+		s.Copies = true
 		s.Verdict, s.Reason = proof.Unsure, fmt.Sprintf("process %d (%s) %s", p.PID, p.Comm, p.Finding.Reason)
 	default:
 		s.Verdict, s.Reason = proof.Gone, "no mechanism of the launch shows a live member"
@@ -238,12 +241,28 @@ func (l *look) candidate(pid int) *Member {
 	return l.consider(p)
 }
 
+// corpse reports whether the process, which has ended, was found dead by an
+// earlier look of this tree: then it can't have forked since. A zombie that its
+// parent leaves lying is listed at every look.
+func (l *look) corpse(p *host.Process) bool {
+	ino, err := p.Inode()
+	if err != nil {
+		return p.Numbered() == nil // an old kernel: a zombie, whose end was not just now
+	}
+	known := l.corpses[ino]
+	if l.corpses == nil {
+		l.Tree.corpses = map[uint64]bool{}
+	}
+	l.corpses[ino] = true
+	return known
+}
+
 // consider judges an opened process and takes it over.
 func (l *look) consider(p *host.Process) *Member {
 	m, err := l.judge(p)
 	if err != nil {
 		l.cannotTell(fmt.Sprintf("process %d", p.PID()), err)
-		l.s.Vanished = l.s.Vanished || isGone(err)
+		l.s.Vanished = l.s.Vanished || isGone(err) && !l.corpse(p)
 		p.Close()
 		return nil
 	}

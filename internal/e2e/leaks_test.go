@@ -395,3 +395,64 @@ func (r *rig) otherCgroup() string {
 	})
 	return dir
 }
+
+// The same where the launch owns nothing that would have to be freed.
+func TestC06_CgroupMovedWithoutAssets(t *testing.T) {
+	needRoot(t)
+	eachTrigger(t, []level{cgroupDirect, cgroupKept}, []trigger{bothSwept, bothOpened}, func(t *testing.T, r *rig, by trigger) {
+		moved := r.prog("cgroup-move", "-role", "moved", "-to", r.otherCgroup(), "-ignore", "TERM")
+		l := r.owner().start(spec{Args: append([]string{"/bin/sh", "-c", `setsid "$@" & wait`, "sh"}, moved...), Linger: true})
+		w := r.watch(1)
+		row, err := stat(l.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		openExactly(procOf(row)).signal(syscall.SIGKILL)
+		l.ask(request{Do: "wait"})
+		w.gone(l.pull(by), 5*time.Second)
+		l.recordEnded("at the end")
+	})
+}
+
+// A sweep is busy with one owner while another one starts a launch and dies:
+// what it knew of the processes before says nothing of that launch.
+func TestSweepOutlastsAnOwner(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, group)
+	slow := r.ownerOf(opening{Scope: "a"})
+	slow.start(spec{Args: r.progIn("slow", "term-ignore"), Phases: []string{"TERM:4s", "KILL:5s"}})
+	ws := r.watchIn("slow", 3)
+	over := r.ownerOf(opening{Scope: "a"})
+	over.start(spec{Args: r.progIn("over", "sleep")})
+	wo := r.watchIn("over", 1)
+	late := r.ownerOf(opening{Scope: "b"})
+	over.killWithHelpers()
+	wo.all[0].signal(syscall.SIGKILL)
+	slow.killWithHelpers()
+	cmd := r.command("sweep", "--json")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	l := late.start(spec{Args: r.prog("setsid-escapee", "-ignore", "TERM"), Linger: true})
+	w := r.watch(2)
+	w.role("leader").signal(syscall.SIGKILL)
+	l.ask(request{Do: "wait"})
+	late.killWithHelpers()
+	cmd.Wait()
+	for _, h := range ws.all {
+		if !h.ends(0) {
+			t.Errorf("the sweep left %s", h)
+		}
+	}
+	known := false
+	for _, x := range r.ls() {
+		known = known || x.ID.String() == l.id
+	}
+	if !known && len(w.living()) > 0 {
+		t.Errorf("the record ended, and %v lives", w.living())
+	}
+	since := time.Now()
+	r.sweep()
+	w.gone(since, 5*time.Second)
+}

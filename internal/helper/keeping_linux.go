@@ -36,11 +36,14 @@ func (k *kept) listen() {
 		if err := k.conn.dec.Decode(&o); err != nil {
 			return
 		}
-		if o.Type == "hurry" {
+		switch o.Type {
+		case "hurry":
 			select {
 			case k.hurry <- struct{}{}:
 			default:
 			}
+		case "kill":
+			k.killed.Do(func() { close(k.now) })
 		}
 	}
 }
@@ -203,7 +206,7 @@ func (k *kept) end(death bool) int {
 	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.death, Hurry: k.hurry, Known: k.rec,
+			Death: death, DeathTicks: k.death, Hurry: k.hurry, Now: k.now, Known: k.rec,
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {

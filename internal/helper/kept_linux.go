@@ -42,6 +42,8 @@ type kept struct {
 	ownerDead chan struct{} // closed when the owner has died
 	child     chan struct{} // a child ended
 	hurry     chan struct{} // the owner has no more patience
+	now       chan struct{} // closed: the owner wants nothing but KILL
+	killed    sync.Once     // guards its closing
 	severed   chan struct{} // closed when the owner's end of the socket is
 	death     uint64        // boot clock when the owner died
 }
@@ -54,7 +56,7 @@ func keeper(raw []byte) int {
 		return 125
 	}
 	k := &kept{exited: make(chan uint32, 1), ownerDead: make(chan struct{}), child: make(chan struct{}, 1),
-		hurry: make(chan struct{}, 8), severed: make(chan struct{}), heard: make(chan struct{})}
+		hurry: make(chan struct{}, 8), now: make(chan struct{}), severed: make(chan struct{}), heard: make(chan struct{})}
 	syscall.CloseOnExec(keeperControl)
 	k.conn = newConn(os.NewFile(keeperControl, "control"))
 	k.owner = host.FromFD(keeperOwner, a.OwnerPID)

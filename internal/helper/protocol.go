@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 
 	"github.com/custody-project/custody/internal/contain"
@@ -84,7 +85,7 @@ type Event struct {
 
 // order is one message from an owner to its keeper.
 type order struct {
-	Type string `json:"type"` // hurry
+	Type string `json:"type"` // hurry, kill
 }
 
 // Failure carries an error across the process border such that errors.Is and
@@ -124,6 +125,7 @@ func (f *Failure) Err() error {
 // Conn is the control socket.
 type Conn struct {
 	f   *os.File
+	mu  sync.Mutex // guards the encoder
 	enc *json.Encoder
 	dec *json.Decoder
 }
@@ -139,8 +141,17 @@ func (c *Conn) Receive() (Event, error) {
 	return e, err
 }
 
+// Kill tells the keeper to go straight to KILL if it is stopping the tree.
+func (c *Conn) Kill() error { return c.order("kill") }
+
 // Hurry tells the keeper to wait no longer in the phase it is in.
-func (c *Conn) Hurry() error { return c.enc.Encode(order{Type: "hurry"}) }
+func (c *Conn) Hurry() error { return c.order("hurry") }
+
+func (c *Conn) order(what string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.enc.Encode(order{Type: what})
+}
 
 // Close closes the owner's end.
 func (c *Conn) Close() error { return c.f.Close() }

@@ -112,15 +112,21 @@ func (t *Table) readMarks(env string, since uint64) {
 		return
 	}
 	for pid, r := range t.Rows {
-		if r.Start < since || r.Start >= t.read || pid <= 1 {
-			continue
-		}
-		if b := PeekBrand(pid); b != 0 {
-			t.branded[b] = append(t.branded[b], pid)
-		}
-		if v, ok := PeekEnv(pid, env); ok {
-			t.cookied[v] = append(t.cookied[v], pid)
+		if r.Start >= since && r.Start < t.read {
+			t.readMark(env, pid)
 		}
 	}
 	t.read = since
+}
+
+func (t *Table) readMark(env string, pid int) {
+	if pid <= 1 {
+		return
+	}
+	if b := PeekBrand(pid); b != 0 {
+		t.branded[b] = append(t.branded[b], pid)
+	}
+	if v, ok := PeekEnv(pid, env); ok {
+		t.cookied[v] = append(t.cookied[v], pid)
+	}
 }

@@ -422,6 +422,7 @@ func PollExit(ps []*Process, timeout time.Duration) {
 			fds = append(fds, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
 		}
 	}
-	ms := int((timeout + time.Millisecond - 1) / time.Millisecond)
+	// A negative time would be for ever.
+	ms := int(max(0, timeout+time.Millisecond-1) / time.Millisecond)
 	unix.Poll(fds, ms) // an error is an early return, the caller looks again
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -253,39 +254,57 @@ func Walks() int64 { return walks.Load() }
 // ReadTable walks the process table once. A process whose line can't be read
 // is left out only if it is gone; any other failure fails the walk, so that
 // "not seen" never means "could not look".
-func ReadTable() (*Table, error) {
+func ReadTable() (*Table, error) { return ReadMarked("", math.MaxUint64) }
+
+// ReadMarked is ReadTable that reads the marks of the processes started at tick
+// since or later in passing (see Table.Marked): a process that lives for a
+// millisecond is gone by the time the walk is over.
+func ReadMarked(env string, since uint64) (*Table, error) {
 	walks.Add(1)
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("read /proc: %w", err)
-	}
-	rows := make(map[int]Row, len(names))
-	for _, n := range names {
-		if n[0] < '0' || n[0] > '9' {
-			continue
-		}
-		b, err := readProc("/proc/" + n + "/stat")
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue
+	t := NewTable(nil)
+	t.Rows = make(map[int]Row, 256)
+	for {
+		// In small bites, for the same reason.
+		names, err := dir.Readdirnames(16)
+		if err == io.EOF {
+			break
 		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read /proc: %w", err)
 		}
-		row, err := parseStat(b)
-		if err != nil {
-			return nil, err
+		for _, n := range names {
+			if n[0] < '0' || n[0] > '9' {
+				continue
+			}
+			b, err := readProc("/proc/" + n + "/stat")
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			row, err := parseStat(b)
+			if err != nil {
+				return nil, err
+			}
+			if t.Rows[row.PID] = row; row.Start >= since {
+				t.readMark(env, row.PID)
+			}
 		}
-		rows[row.PID] = row
 	}
-	if _, ok := rows[os.Getpid()]; !ok {
+	if _, ok := t.Rows[os.Getpid()]; !ok {
 		return nil, errors.New("read /proc: our own process is not listed: /proc is another PID namespace's, or processes are hidden")
 	}
-	return NewTable(rows), nil
+	for pid, r := range t.Rows {
+		t.kids[r.PPID] = append(t.kids[r.PPID], pid)
+	}
+	t.read = since
+	return t, nil
 }
 
 func statusField(b []byte, name string) (string, bool) {

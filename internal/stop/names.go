@@ -14,6 +14,9 @@ func ParseSignal(s string) (syscall.Signal, error) {
 	if sig, ok := signals[name]; ok {
 		return sig, nil
 	}
+	if sig, ok := systemSignal(name); ok {
+		return sig, nil
+	}
 	return 0, fmt.Errorf("signal %.40q: unknown; use a name such as TERM, INT, HUP, QUIT or KILL", s)
 }
 
@@ -23,6 +26,9 @@ func SignalName(sig syscall.Signal) string {
 		if s == sig {
 			return name
 		}
+	}
+	if name, ok := systemSignalName(sig); ok {
+		return name
 	}
 	return fmt.Sprintf("%d", int(sig))
 }

@@ -68,6 +68,7 @@ type Options struct {
 	Event func(Sent)      // called for each signal and refusal
 	Told  func(Progress)  // called when a phase begins and when fewer are left
 	Hurry <-chan struct{} // each receive cuts the wait of the current phase short
+	Now   <-chan struct{} // closed: straight to KILL, whatever the plan says
 }
 
 // Progress is how far a stop has come.
@@ -178,14 +179,35 @@ func Run(ctx context.Context, tree *contain.Tree, phases []Phase, opt Options) R
 		r.rep.Outcome, r.rep.Reason = Incomplete, fmt.Sprintf("can't tell our own ancestors: %v", err)
 		return *r.rep
 	}
-	for n := min(opt.From, len(phases)); n < len(phases); n++ {
-		r.at = Progress{Phase: n + 1, Phases: len(phases), Signal: phases[n].Signal, Wait: phases[n].Wait}
-		if r.phase(ctx, n, phases[n]) || ctx.Err() != nil {
-			break
+	killed, over := false, false
+	do := func(n int, ph Phase) {
+		r.at = Progress{Phase: n + 1, Phases: max(n+1, len(phases)), Signal: ph.Signal, Wait: ph.Wait}
+		killed = killed || ph.Signal == syscall.SIGKILL
+		over = r.phase(ctx, n, ph) || ctx.Err() != nil
+	}
+	for n := min(max(opt.From, 0), len(phases)); n < len(phases) && !over; n++ {
+		if phases[n].Signal == syscall.SIGKILL || !r.now() {
+			do(n, phases[n])
 		}
+	}
+	if r.now() && !killed && !over {
+		do(len(phases), Phase{syscall.SIGKILL, killWait})
 	}
 	r.finish(ctx)
 	return *r.rep
+}
+
+// killWait is how long a KILL that no plan asked for is waited for.
+const killWait = 5 * time.Second
+
+// now reports whether there is no patience left for anything but KILL.
+func (r *run) now() bool {
+	select {
+	case <-r.opt.Now:
+		return true
+	default:
+		return false
+	}
 }
 
 // phase runs one phase and reports whether the stop is over.
@@ -202,13 +224,22 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 		return true
 	}
 	defer func() { s.Close() }()
+	end := time.Now().Add(ph.Wait)
+	if hidden(s) {
+		if ph.Signal != syscall.SIGKILL {
+			return false // what can't be seen can't be asked; the KILL may still catch it
+		}
+		if s = r.chase(ctx, s, end); s == nil {
+			s = &contain.Sighting{}
+			return true
+		}
+	}
 	if s.Verdict != proof.Owned {
 		return true
 	}
 	begun()
 	r.left(len(s.Members))
 	began := host.StartNow()
-	end := time.Now().Add(ph.Wait)
 	r.signalAll(s, ph.Signal)
 	crash.Here("phase-signalled")
 	for round := 1; ; round++ {
@@ -218,7 +249,13 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 		}
 		// Everything seen has ended; is there something that was not seen?
 		s.Close()
-		if s = r.sight(ctx); s == nil || s.Verdict != proof.Owned {
+		if s = r.sight(ctx); s != nil && hidden(s) {
+			if ph.Signal != syscall.SIGKILL {
+				return false
+			}
+			s = r.chase(ctx, s, end)
+		}
+		if s == nil || s.Verdict != proof.Owned {
 			if s == nil {
 				s = &contain.Sighting{}
 			}
@@ -242,6 +279,19 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 			r.signalEach(missed, ph.Signal)
 		}
 	}
+}
+
+// hidden reports whether something may live that could not be seen.
+func hidden(s *contain.Sighting) bool { return s.Verdict == proof.Unsure && !s.Copies }
+
+// chase looks again and again for what hides, as long as the phase lasts: a
+// process that forks and ends faster than it can be opened is caught by chance.
+func (r *run) chase(ctx context.Context, s *contain.Sighting, end time.Time) *contain.Sighting {
+	for s != nil && hidden(s) && time.Now().Before(end) && ctx.Err() == nil {
+		s.Close()
+		s = r.sight(ctx)
+	}
+	return s
 }
 
 // sight looks until it can tell: a passing failure (too many open files, a
@@ -292,6 +342,10 @@ func (r *run) await(ctx context.Context, ms []*contain.Member, sig syscall.Signa
 		select {
 		case <-r.opt.Hurry:
 			return false
+		case <-r.opt.Now:
+			if sig != syscall.SIGKILL {
+				return false
+			}
 		default:
 		}
 		if !now.Before(next) {
@@ -336,7 +390,7 @@ func (r *run) freeze(ctx context.Context, s *contain.Sighting) *contain.Sighting
 		if !fresh || ctx.Err() != nil {
 			break
 		}
-		t, err := r.tree.Look(false)
+		t, err := r.tree.Look(true)
 		if err != nil || t.Verdict != proof.Owned {
 			break
 		}

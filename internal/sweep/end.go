@@ -57,6 +57,7 @@ type Options struct {
 	Event      func(stop.Sent)
 	Told       func(stop.Progress)
 	Hurry      <-chan struct{}
+	Now        <-chan struct{} // closed: straight to KILL
 }
 
 // End ends one launch of the owner whose directory is d. If another process is
@@ -159,14 +160,14 @@ func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain
 		})
 	}
 	rep := stop.Run(ctx, tree, phases, stop.Options{
-		From:  min(from, len(phases)-1),
+		From:  from,
 		Begun: func(n int) { sent(n + 1) },
-		Event: opt.Event, Told: opt.Told, Hurry: opt.Hurry,
+		Event: opt.Event, Told: opt.Told, Hurry: opt.Hurry, Now: opt.Now,
 	})
 	if rep.Outcome == stop.Incomplete && ctx.Err() == nil {
-		// The plan came to its end: the next stop begins a new one, but does
-		// not bother again with what was asked politely.
-		again := 0
+		// The plan came to its end. Whoever tries again only repeats the KILL:
+		// what was asked politely was asked once.
+		again := len(phases)
 		for i, p := range phases {
 			if p.Signal == syscall.SIGKILL {
 				again = i

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"reflect"
 	"sync"
@@ -53,9 +54,16 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 		}
 		rep.Odd = append(rep.Odd, odd...)
 	}
-	// One walk of the process table serves the whole sweep, and none is made
-	// if no record needs it.
-	shared := contain.Tables(sync.OnceValues(host.ReadTable))
+	var dead []*deadOwner
+	flush := func() {
+		endAll(ctx, store, dead, here, req, &rep)
+		dead = nil
+	}
+	defer func() {
+		for _, o := range dead { // an error came between
+			o.d.Close()
+		}
+	}()
 	for _, scope := range scopes {
 		owners, odd, err := store.Owners(scope)
 		if err != nil {
@@ -69,8 +77,16 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 			if err := ctx.Err(); err != nil {
 				return rep, err
 			}
-			sweepOwner(ctx, store, scope, id, here, shared, req, &rep)
+			if o := openDead(ctx, store, scope, id, here, flush, &rep); o != nil {
+				dead = append(dead, o)
+			}
+			if len(dead) >= batch {
+				flush()
+			}
 		}
+	}
+	flush()
+	for _, scope := range scopes {
 		if !req.DryRun {
 			// Litter is no reason to fail, and the next sweep tries again.
 			store.Tidy(scope)
@@ -79,49 +95,93 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 	return rep, nil
 }
 
-func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, shared contain.Tables, req Request, rep *Report) {
-	aside := func(path string, err error) {
-		if !errors.Is(err, fs.ErrNotExist) || store.Has(scope, id) { // else swept by somebody else meanwhile
-			rep.Odd = append(rep.Odd, ledger.Odd{Path: path, Reason: err.Error()})
+// deadOwner is an owner that is proven dead, and whose lock we hold.
+type deadOwner struct {
+	d    *ledger.Owner
+	recs []*ledger.Record
+}
+
+// batch bounds how many owners are held locked at once.
+const batch = 128
+
+// endAll ends the launches of dead owners. One walk of the process table serves
+// them all, and none is made if no record needs it. It is made after their
+// locks were taken: what an owner started while it lived is in it.
+func endAll(ctx context.Context, store *ledger.Store, dead []*deadOwner, here host.Place, req Request, rep *Report) {
+	since := uint64(math.MaxUint64)
+	for _, o := range dead {
+		for _, r := range o.recs {
+			since = min(since, r.IntentTicks)
 		}
 	}
+	shared := contain.Tables(sync.OnceValues(func() (*host.Table, error) { return host.ReadMarked(contain.CookieEnv, since) }))
+	for _, o := range dead {
+		o.end(ctx, store, here, shared, req, rep)
+		o.d.Close()
+	}
+}
+
+// aside notes what can't be dealt with, unless somebody else swept it meanwhile.
+func (rep *Report) aside(store *ledger.Store, scope string, id proof.ID, path string, err error) {
+	if !errors.Is(err, fs.ErrNotExist) || store.Has(scope, id) {
+		rep.Odd = append(rep.Odd, ledger.Odd{Path: path, Reason: err.Error()})
+	}
+}
+
+// openDead opens and locks an owner that is dead, and reads its records; nil if
+// it lives, or is not ours to clean up after. before is called once if it has
+// to wait for another sweeper.
+func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, before func(), rep *Report) *deadOwner {
+	aside := func(path string, err error) { rep.aside(store, scope, id, path, err) }
 	d, err := store.OpenOwner(scope, id)
 	if err != nil {
 		aside(scope+"/"+id.String(), err)
-		return
+		return nil
 	}
-	defer d.Close()
-	locked, err := lockDead(ctx, d, here)
+	keep := false
+	defer func() {
+		if !keep {
+			d.Close()
+		}
+	}()
+	locked, err := lockDead(ctx, d, here, before)
 	if err != nil {
 		aside(d.Path(), err)
-		return
+		return nil
 	}
 	if !locked {
 		rep.Live++
-		return
+		return nil
 	}
 	rec, err := d.ReadOwner()
 	if err != nil {
 		aside(d.Path()+"/owner.json", err)
-		return
+		return nil
 	}
 	if alive := OwnerAlive(rec, here); alive != proof.No && !rec.Closed {
 		// The lock is free and yet its process lives, or it is of a place we
 		// can't look into: then it is not ours to clean up after.
 		if alive == proof.Unknown {
 			untouched(d, rec, here, rep)
-			return
+			return nil
 		}
 		aside(d.Path(), fmt.Errorf("its lock is free, but process %d of its owner lives", rec.Process.PID))
-		return
+		return nil
 	}
 	crash.Here("sweep-locked")
 	recs, odd, err := d.Records()
 	if err != nil {
 		aside(d.Path(), err)
-		return
+		return nil
 	}
 	rep.Odd = append(rep.Odd, odd...)
+	keep = true
+	return &deadOwner{d, recs}
+}
+
+// end ends the launches of one dead owner.
+func (o *deadOwner) end(ctx context.Context, store *ledger.Store, here host.Place, shared contain.Tables, req Request, rep *Report) {
+	d, recs := o.d, o.recs
 	results := make([]Result, len(recs))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, parallel)
@@ -157,7 +217,7 @@ func sweepOwner(ctx context.Context, store *ledger.Store, scope string, id proof
 	if !req.DryRun {
 		crash.Here("before-owner-end")
 		if err := store.RemoveOwner(d); err != nil && !errors.Is(err, fs.ErrExist) {
-			aside(d.Path(), err)
+			rep.aside(store, d.Scope, d.ID, d.Path(), err)
 		}
 	}
 }
@@ -169,7 +229,7 @@ const lockPatience = 2 * time.Minute
 // swept, whoever did the work. What the other one removed is fs.ErrNotExist.
 // It is not waited for longer than lockPatience beyond ctx: a process that was
 // stopped by a signal can hold a lock for good.
-func lockDead(ctx context.Context, d *ledger.Owner, here host.Place) (bool, error) {
+func lockDead(ctx context.Context, d *ledger.Owner, here host.Place, before func()) (bool, error) {
 	pause := time.Millisecond
 	for end := time.Now().Add(lockPatience); ; {
 		locked, err := d.TryLock()
@@ -185,6 +245,10 @@ func lockDead(ctx context.Context, d *ledger.Owner, here host.Place) (bool, erro
 		}
 		if time.Now().After(end) {
 			return false, fmt.Errorf("its owner is dead, but %s has held its lock for %v; if that is stopped or hangs, end it and sweep again", d.Holder(), lockPatience)
+		}
+		if before != nil {
+			before()
+			before = nil
 		}
 		select {
 		case <-ctx.Done():
@@ -219,9 +283,9 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 		return res, false
 	}
 	// The table may show what left the group. A cgroup can be left only by who
-	// may write another one: then the table is asked only before something is
-	// freed that the one who left may still use.
-	s, err := tree.Look(r.Cgroup == nil || len(r.Assets) > 0)
+	// may write another one, and that is root: elsewhere the table is asked
+	// only before something is freed that the one who left may still use.
+	s, err := tree.Look(r.Cgroup == nil || len(r.Assets) > 0 || r.UID == 0)
 	if err != nil {
 		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		return res, true
@@ -253,7 +317,7 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 			res.Survivors = append(res.Survivors, stop.Survivor{PID: p.PID, Why: "unsure: " + p.Finding.Reason})
 		}
 		return res, true
-	case s.Verdict == proof.Gone && !s.Vanished && !unsettled(r, req):
+	case s.Verdict == proof.Gone && !unsettled(r, req):
 		release, ok, err := d.TryHoldStop(r.ID)
 		if err != nil || !ok {
 			return res, false // somebody else is at it: wait for them
@@ -283,7 +347,7 @@ func survivor(ctx context.Context, d *ledger.Owner, r *ledger.Record, here host.
 			return Result{ID: r.ID, Name: r.Name, Verdict: proof.Gone, Outcome: string(stop.Gone), Reason: "its record has ended"}
 		}
 		if err == nil {
-			if res, done := triage(d, now, here, contain.Fresh, req); done && res.Verdict != proof.Unsure {
+			if res, done := triage(d, now, here, nil, req); done && res.Verdict != proof.Unsure {
 				return res
 			}
 		}
