@@ -116,8 +116,9 @@ type Cmd struct {
 	// exited, and, after the context is done, how long the leader has before
 	// the tree is killed. As in exec.Cmd a positive one makes Wait return
 	// exec.ErrWaitDelay when it cuts output off that ended well. Zero means
-	// one second for the output (exec.Cmd waits for ever), and then the cut is
-	// no error but told by OutputCut.
+	// one second for whoever still holds the output then (exec.Cmd waits for
+	// ever): that cut is no error but told by OutputCut. What was written by
+	// the leader's exit is delivered however slow the writer is (Linux).
 	WaitDelay time.Duration
 
 	Spec

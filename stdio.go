@@ -15,10 +15,10 @@ import (
 // files; what a caller gave as reader or writer is copied here, so that a
 // grandchild that holds the output never hangs Wait.
 type stdio struct {
-	child  []io.Closer    // our copies of the child's ends
-	parent []io.Closer    // our ends
-	feed   func() error   // copies the input
-	jobs   []func() error // copy the outputs
+	child  []io.Closer  // our copies of the child's ends
+	parent []io.Closer  // our ends
+	feed   func() error // copies the input
+	outs   []*outlet    // copy the outputs
 	fed    chan error
 	done   chan error
 	cut    atomic.Bool
@@ -90,11 +90,7 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	}
 	s.child = append(s.child, pw)
 	s.parent = append(s.parent, pr)
-	s.jobs = append(s.jobs, func() error {
-		_, err := io.Copy(w, pr)
-		pr.Close()
-		return err
-	})
+	s.outs = append(s.outs, &outlet{pipe: pr, to: w})
 	return pw, nil
 }
 
@@ -109,9 +105,9 @@ func (s *stdio) abandon() {
 func (s *stdio) copy() {
 	closeAll(s.child)
 	s.child = nil
-	s.done = make(chan error, len(s.jobs))
-	for _, job := range s.jobs {
-		go func() { s.done <- job() }()
+	s.done = make(chan error, len(s.outs))
+	for _, o := range s.outs {
+		go func() { s.done <- o.copy() }()
 	}
 	if s.feed != nil {
 		s.fed = make(chan error, 1)
@@ -121,11 +117,15 @@ func (s *stdio) copy() {
 
 // wait waits for the copying to end, but not for ever: a descendant can hold
 // the other end of a pipe as long as it likes, and the reader that feeds the
-// input may never return.
+// input may never return. Without a delay nothing is lost to a slow writer:
+// only what a holder writes after the leader's end is cut.
 func (s *stdio) wait(delay time.Duration) error {
 	patience := delay
 	if patience <= 0 {
 		patience = outputPatience
+	}
+	for _, o := range s.outs {
+		o.owe()
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -136,22 +136,25 @@ func (s *stdio) wait(delay time.Duration) error {
 			first = err
 		}
 	}
-	for left := len(s.jobs); left > 0; {
+	for left := len(s.outs); left > 0; {
 		select {
 		case err := <-s.done:
 			left--
 			note(err)
-			continue
 		case <-timer.C:
+			for _, o := range s.outs {
+				if (delay > 0 || !o.finishes()) && o.close() {
+					s.cut.Store(true)
+				}
+			}
+			if delay <= 0 {
+				timer.Reset(patience)
+			} else if s.cut.Load() {
+				note(exec.ErrWaitDelay)
+			}
 		}
-		s.cut.Store(true)
-		closeAll(s.parent)
-		for ; left > 0; left-- {
-			<-s.done // its pipe is closed, it returns
-		}
-		if delay > 0 {
-			note(exec.ErrWaitDelay)
-		}
+	}
+	if s.cut.Load() {
 		return first
 	}
 	if s.fed != nil {

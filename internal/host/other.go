@@ -73,3 +73,6 @@ func System() string { return runtime.GOOS }
 
 // CanNamespace reports that there are no PID namespaces.
 func CanNamespace() error { return ErrUnsupported }
+
+// PipeState is not available on this system.
+func PipeState(*os.File) (int, bool, error) { return 0, false, ErrUnsupported }
