@@ -47,8 +47,13 @@ func (k *kept) viaNamespace(c *exec.Cmd, join string) (failed func() error, err 
 	if err != nil {
 		return nil, err
 	}
-	return func() error {
+	return func() (err error) {
 		w.Close()
+		defer func() {
+			if err != nil {
+				r.Close() // the init waits for our word, and ends without it
+			}
+		}()
 		tell(r, path, args)
 		lines := bufio.NewReader(r)
 		report := func() error {
