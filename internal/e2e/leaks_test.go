@@ -419,7 +419,7 @@ func TestC06_CgroupMovedWithoutAssets(t *testing.T) {
 func TestSweepOutlastsAnOwner(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, group)
-	slow := r.ownerOf(opening{Scope: "a"})
+	slow := r.ownerOf(opening{Scope: "aa"})
 	slow.start(spec{Args: r.progIn("slow", "term-ignore"), Phases: []string{"TERM:4s", "KILL:5s"}})
 	ws := r.watchIn("slow", 3)
 	over := r.ownerOf(opening{Scope: "a"})
