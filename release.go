@@ -36,3 +36,13 @@ func change(ctx context.Context, launch string, opt ListOptions, verb string, f 
 	}
 	return v.rec.ID, nil
 }
+
+// Forget ends the record of a launch that can't be judged here, on the
+// caller's word that nothing of it lives: one of another machine, or of a PID
+// namespace (a container) that has ended. What it owned is left as it is, its
+// name is free. It is refused while a proven member lives.
+func Forget(ctx context.Context, launch string, opt ListOptions) (ID, error) {
+	return change(ctx, launch, opt, "forget", func(d *ledger.Owner, id ID, here host.Place) error {
+		return sweep.Forget(ctx, d, id, here)
+	})
+}

@@ -37,16 +37,29 @@ func (id Identity) IsZero() bool { return id == Identity{} }
 // Valid returns an error for an identity that no process can have. A record
 // with such an identity is malformed; it never reaches a system call.
 func (id Identity) Valid() error {
-	// PID_MAX_LIMIT is 4,194,304 on 64-bit Linux; other systems stay below.
-	const pidMax = 1 << 22
 	switch {
 	case id.PID <= 1:
 		return fmt.Errorf("pid %d: numbers up to 1 name a group, everybody or the init process, never a launch", id.PID)
+	case id.PGID == 1:
+		return fmt.Errorf("pgid %d: no process group of a launch", id.PGID)
+	}
+	return id.ValidOwner()
+}
+
+// ValidOwner is Valid for the identity of an owner, which is watched and never
+// signalled: it may be the init process of a container, and in a group or
+// session of whoever started that.
+func (id Identity) ValidOwner() error {
+	// PID_MAX_LIMIT is 4,194,304 on 64-bit Linux; other systems stay below.
+	const pidMax = 1 << 22
+	switch {
+	case id.PID < 1:
+		return fmt.Errorf("pid %d: names no process", id.PID)
 	case id.PID > pidMax:
 		return fmt.Errorf("pid %d: larger than any pid", id.PID)
-	case id.PGID < 0 || id.PGID == 1 || id.PGID > pidMax:
+	case id.PGID < 0 || id.PGID > pidMax:
 		return fmt.Errorf("pgid %d: no process group of a launch", id.PGID)
-	case id.SID < 0 || id.SID == 1 || id.SID > pidMax:
+	case id.SID < 0 || id.SID > pidMax:
 		return fmt.Errorf("sid %d: no session of a launch", id.SID)
 	case len(id.FileHandle) > 256:
 		return fmt.Errorf("file handle of %d digits: longer than any", len(id.FileHandle))

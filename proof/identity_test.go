@@ -22,7 +22,6 @@ func TestIdentityValid(t *testing.T) {
 		"pgid 1":            func(i *Identity) { i.PGID = 1 },
 		"pgid -1":           func(i *Identity) { i.PGID = -1 },
 		"pgid 2^32":         func(i *Identity) { i.PGID = 1 << 32 },
-		"sid 1":             func(i *Identity) { i.SID = 1 },
 		"sid -1":            func(i *Identity) { i.SID = -1 },
 		"sid 2^32":          func(i *Identity) { i.SID = 1 << 32 },
 		"a long handle":     func(i *Identity) { i.FileHandle = strings.Repeat("0", 257) },
@@ -33,6 +32,16 @@ func TestIdentityValid(t *testing.T) {
 		if bad.Valid() == nil {
 			t.Errorf("%s is taken for valid", what)
 		}
+	}
+	// A program that is PID 1 owns launches, and one it starts on its terminal
+	// stays in session 1.
+	init := good
+	init.PID, init.PGID, init.SID = 1, 1, 1
+	if err := init.ValidOwner(); err != nil || init.Valid() == nil {
+		t.Errorf("pid 1: as an owner %v, as a launch %v", err, init.Valid())
+	}
+	if init.PID, init.PGID = 77, 77; init.Valid() != nil {
+		t.Errorf("a launch in session 1: %v", init.Valid())
 	}
 	if !(Identity{}).IsZero() || good.IsZero() || (Identity{}).Valid() == nil {
 		t.Error("the zero identity")

@@ -18,6 +18,11 @@ func adoptCommand() *cobra.Command {
 		"adopted %s\n", custody.Adopt)
 }
 
+func forgetCommand() *cobra.Command {
+	return changeCommand("forget", "End a record that can't be judged here, on your word that nothing of it lives",
+		"forgot %s; what it owned is left as it is\n", custody.Forget)
+}
+
 func changeCommand(verb, short, done string, f func(context.Context, string, custody.ListOptions) (custody.ID, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " ID|NAME", Short: short, Args: one("launch", "custody "+verb+" NAME"),

@@ -59,7 +59,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 			c.AddCommand(cmd)
 		}
 	}
-	add("Own:", runCommand(), stopCommand(), releaseCommand(), adoptCommand())
+	add("Own:", runCommand(), stopCommand(), releaseCommand(), adoptCommand(), forgetCommand())
 	add("See:", lsCommand(), treeCommand(), explainCommand())
 	add("Care:", sweepCommand(), doctorCommand())
 	add("Learn:", demoCommand(), versionCommand(), manCommand())

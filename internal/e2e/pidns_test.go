@@ -145,3 +145,29 @@ func killedCgroup(t *testing.T) string {
 	t.Fatal("no cgroup v2 mount")
 	return ""
 }
+
+// An owner that is PID 1 of a container: its record is believed, and what it
+// starts on the terminal's session ends with it.
+func TestOwnerIsPID1(t *testing.T) {
+	needRoot(t)
+	each(t, []level{group, lineage, cgroupKept}, func(t *testing.T, r *rig) {
+		c := r.ownerBy(opening{}, []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}, nil)
+		l := c.start(spec{Args: []string{"sleep", "60"}, TempDirs: []string{"PROFILE"}})
+		if a := l.ask(request{Do: "stop"}); a.Err != "" || a.Results[0].Outcome != "gone" {
+			t.Errorf("stop: %+v", a)
+		}
+		r.noTemp()
+		// And the command line: run as PID 1, with a sweep beside it.
+		bin, err := custodyBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", bin, "run", "--dir", r.state, "--",
+			"sh", "-c", bin+" ls --dir "+r.state+" && "+bin+" sweep --dir "+r.state+"; exit 7")
+		cmd.Env = r.environ()
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 7 || strings.Contains(string(out), "set aside") || !strings.Contains(string(out), "alive") {
+			t.Errorf("run as PID 1: exit %d: %s", code, out)
+		}
+	})
+}

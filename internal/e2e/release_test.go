@@ -5,8 +5,12 @@
 package e2e
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/custody-project/custody"
 )
 
 // A tree kill takes down work that was detached on purpose. Released, it is
@@ -69,4 +73,32 @@ func TestC09_ReleasedEnds(t *testing.T) {
 			t.Errorf("a launch that has ended was adopted")
 		}
 	})
+}
+
+// A record of a PID namespace that has ended can't be judged from outside, and
+// would hold its name for good: it is forgotten on somebody's word, and only if
+// nothing proven lives.
+func TestForget(t *testing.T) {
+	needRoot(t)
+	t.Parallel()
+	r := newRig(t, lineage)
+	c := r.ownerBy(opening{}, []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}, nil)
+	l := c.start(spec{Args: []string{"sleep", "60"}, Name: "web"})
+	c.cmd.Process.Kill() // the namespace ends, and everything in it
+	c.cmd.Wait()
+	if rep := r.sweep(); len(rep.Launches) != 1 || rep.Launches[0].Verdict != custody.Foreign {
+		t.Errorf("sweep: %+v", rep)
+	}
+	here := r.owner()
+	if a := here.ask(request{Do: "start", Spec: spec{Args: []string{"sleep", "60"}, Name: "web"}}); !slices.Contains(a.Is, "name") || !strings.Contains(a.Err, "custody forget "+l.id) {
+		t.Errorf("start under a held name: %+v", a)
+	}
+	if _, code := r.custody("forget", l.id); code != 0 {
+		t.Fatalf("forget: exit %d", code)
+	}
+	mine := here.start(spec{Args: []string{"sleep", "60"}, Name: "web"})
+	if _, code := r.custody("forget", mine.id); code == 0 {
+		t.Error("a living launch was forgotten")
+	}
+	mine.recordKept("after a refused forget")
 }

@@ -50,7 +50,6 @@ func TestHostileContents(t *testing.T) {
 		"pid 4242.5":        {pid("4242.5"), "number"},
 		"pgid 1":            {[2]string{`"pgid": 4242`, `"pgid": 1`}, "pgid 1"},
 		"pgid -1":           {[2]string{`"pgid": 4242`, `"pgid": -1`}, "pgid -1"},
-		"sid 1":             {[2]string{`"sid": 4242`, `"sid": 1`}, "sid 1"},
 		"newer version":     {[2]string{`"version": 1`, `"version": 2`}, "newer"},
 		"version 0":         {[2]string{`"version": 1`, `"version": 0`}, "there was none"},
 		"no version":        {[2]string{`"version": 1,`, ``}, "no version"},
@@ -310,7 +309,7 @@ func TestHostileState(t *testing.T) {
 
 func TestHostileOwnerFile(t *testing.T) {
 	for what, content := range map[string]string{
-		"empty": "", "garbage": "{]", "pid 1": `{"version":1,"id":"%s","scope":"test","boot":"b","pid_namespace":7,"process":{"pid":1,"start_ticks":5},"opened_at":"2025-01-01T00:00:00Z"}`,
+		"empty": "", "garbage": "{]", "pid 0": `{"version":1,"id":"%s","scope":"test","boot":"b","pid_namespace":7,"process":{"pid":0,"start_ticks":5},"opened_at":"2025-01-01T00:00:00Z"}`,
 		"another": `{"version":1,"id":"` + strings.Repeat("a", 32) + `","scope":"test","boot":"b","pid_namespace":7,"process":{"pid":77,"start_ticks":5},"opened_at":"2025-01-01T00:00:00Z"}`,
 		"newer":   `{"version":9,"id":"%s"}`,
 	} {

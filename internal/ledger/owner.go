@@ -195,7 +195,7 @@ func (o *Owner) ReadOwner() (*OwnerRecord, error) {
 	if rec.Boot == "" || rec.PIDNS == 0 {
 		return nil, errors.New("no boot or PID namespace: nothing can be proven of it")
 	}
-	return rec, rec.Process.Valid()
+	return rec, rec.Process.ValidOwner()
 }
 
 // WriteOwner writes owner.json.

@@ -71,3 +71,34 @@ func Reclaim(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place)
 	}
 	return d.Update(id, func(r *ledger.Record) { r.State = ledger.Running })
 }
+
+// Forget ends a record that can't be judged here, on somebody's word that
+// nothing of it lives: one of another machine or of a PID namespace that has
+// ended, or one whose last suspect is known to be no member. What the launch
+// owned is left as it is. It is refused while a proven member lives.
+func Forget(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) error {
+	release, err := d.HoldStop(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := d.Read(id)
+	if err != nil {
+		return err
+	}
+	s, err := contain.Of(rec, here, nil).Look(true)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if s.Verdict == proof.Owned {
+		return fmt.Errorf("%s; stop it instead", s.Reason)
+	}
+	if err := d.Remove(id); err != nil {
+		return err
+	}
+	if rec.Name != "" {
+		return d.ReleaseName(rec.Name, id)
+	}
+	return nil
+}
