@@ -360,12 +360,35 @@ func same(got, want proof.Identity) bool {
 }
 
 // WaitExit blocks until the last thread of the process ended, or ctx is done.
-// It costs a goroutine, not a thread.
+// It costs a goroutine, not a thread. The error is the context's, or
+// os.ErrClosed: where no descriptor can be had it asks again and again, which
+// needs none.
+func (p *Process) WaitExit(ctx context.Context) error {
+	pause := time.Millisecond
+	for {
+		err := p.waitExit(ctx)
+		if err == nil || ctx.Err() != nil || errors.Is(err, os.ErrClosed) {
+			return err
+		}
+		done, err := p.Exited()
+		if err == nil && done || errors.Is(err, os.ErrClosed) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 250*time.Millisecond)
+	}
+}
+
+// waitExit waits without asking again and again.
 //
 // The pidfd itself must stay as it is: its copies, one of them the standard
 // library's, share its flags, and on a non-blocking pidfd waitid answers
 // EAGAIN instead of waiting. So the runtime polls an epoll that holds it.
-func (p *Process) WaitExit(ctx context.Context) error {
+func (p *Process) waitExit(ctx context.Context) error {
 	q, err := p.Dup() // stays open whatever becomes of p
 	if err != nil {
 		return err
