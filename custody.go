@@ -48,6 +48,7 @@ import (
 	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/stop"
 	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
 )
@@ -230,19 +231,24 @@ func (o *Owner) Close() error {
 	var errs []error
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	note := func(err error) {
+		if err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+	}
 	for _, l := range o.Launches() {
 		if l.rec.OnOwnerDeath == ledger.Survive {
 			continue
 		}
 		wg.Go(func() {
-			if _, err := l.Stop(context.Background()); err != nil {
-				mu.Lock()
-				errs = append(errs, err)
-				mu.Unlock()
-			}
+			_, err := l.Stop(context.Background())
+			note(err)
 		})
 	}
 	wg.Wait()
+	o.endRecorded(note)
 	o.stop()
 	o.dog.dismiss()
 	for _, l := range o.Launches() {
@@ -265,6 +271,37 @@ func (o *Owner) Close() error {
 		return fmt.Errorf("close owner: %w", err)
 	}
 	return nil
+}
+
+// endRecorded ends what is recorded and no launch of ours any more: a start
+// that failed and could not be taken back then.
+func (o *Owner) endRecorded(note func(error)) {
+	recs, _, err := o.dir.Records()
+	if err != nil {
+		note(err)
+		return
+	}
+	known := map[proof.ID]bool{}
+	for _, l := range o.Launches() {
+		known[l.rec.ID] = true
+	}
+	var wg sync.WaitGroup
+	for _, r := range recs {
+		if known[r.ID] || r.OnOwnerDeath == ledger.Survive || r.State == ledger.Released {
+			continue
+		}
+		wg.Go(func() {
+			res := stopResult(sweep.End(context.Background(), o.dir, r.ID, o.here, sweep.Options{Known: r,
+				Event: func(s stop.Sent) { o.event(sentEvent(r.ID, r.Name, s)) }}))
+			switch res.Outcome {
+			case string(stop.Gone):
+				o.event(Event{Kind: LaunchGone, Launch: r.ID, Name: r.Name})
+			case string(stop.Incomplete):
+				note(&IncompleteError{Launch: r.ID, Result: res})
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // begin counts a start in flight, for which Close waits. The caller calls

@@ -146,12 +146,13 @@ var tools = []string{"internal/tree", "internal/tree/treeprog", "internal/bench"
 // senders are the calls by which a signal may leave this module, by file, with
 // how many there are.
 var senders = map[string]int{
-	"internal/stop/signal_linux.go PidfdSendSignal": 2, // the choke point
+	"internal/stop/signal_linux.go PidfdSendSignal": 3, // the choke point
 	"internal/helper/roles_linux.go Tgkill":         1, // ourselves
 	"internal/host/terminal_linux.go Kill":          1, // ourselves
 	"internal/crash/crash.go .Kill":                 1, // ourselves, in a test
 	"internal/helper/nsinit_linux.go .Signal":       1, // the init of a PID namespace, to its own child
-	"launch.go .Signal":                             2, // Process.Signal and Kill, which end in the choke point
+	"process.go .Signal":                            2, // Process.Signal and Kill, which end in the choke point
+	"stopping.go .Kill":                             1, // an order to the keeper
 	"foreground/foreground.go .Signal":              1, // Launch.Signal, which ends there too
 	"cmd/custody/demo.go .Kill":                     3, // the demo's own processes, by the handle it started them with
 	"cmd/custody/demo.go .Signal":                   3, // signal 0 to them

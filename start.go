@@ -17,6 +17,7 @@ import (
 	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/stop"
 	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
 )
@@ -292,9 +293,9 @@ func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
 		// The holder's owner may have died meanwhile.
 		if held.Holder.Owner != o.id {
 			ctx, cancel := context.WithCancel(a.ctx)
-			stop := context.AfterFunc(o.closing, cancel)
+			listened := context.AfterFunc(o.closing, cancel)
 			Sweep(ctx, SweepOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS})
-			stop()
+			listened()
 			cancel()
 		}
 	}
@@ -369,8 +370,7 @@ func (l *Launch) startDirect(a startArgs) error {
 	}
 	if err != nil {
 		// User code runs and can't be written down: it must not stay.
-		l.endNow()
-		c.Wait()
+		l.endChild(c)
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
 	crash.Here("after-record")
@@ -392,6 +392,23 @@ func (l *Launch) identify(d *contain.Direct) error {
 	}
 	l.rec.Leader = &id
 	return nil
+}
+
+// endChild ends and collects a child that could not be written down. One that
+// can't be ended (an uninterruptible one) is not waited for.
+func (l *Launch) endChild(c *exec.Cmd) {
+	if l.rec.Leader != nil {
+		l.endNow()
+	}
+	if l.proc != nil {
+		stop.EndChild(l.proc) // it has ended, or it does now
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); c.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+	}
 }
 
 // startKept starts a keeper, which forks the leader and writes its identity

@@ -125,3 +125,18 @@ func (r *run) note(s Sent) {
 		}
 	}
 }
+
+// EndChild kills a child of this process that was forked and could not be
+// written down, and the group it leads: through the handle that its clone
+// gave, which needs no descriptor, no record and no look. A process that is
+// not our uncollected child is refused.
+func EndChild(p *host.Process) error {
+	err := p.Use(func(fd int) error {
+		return unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	})
+	if err == unix.ECHILD || p.PID() <= 1 {
+		return fmt.Errorf("%w: process %d is no uncollected child of ours", errRefused, p.PID())
+	}
+	groupSignal(p, syscall.SIGKILL) // it may lead none
+	return p.Use(func(fd int) error { return unix.PidfdSendSignal(fd, syscall.SIGKILL, nil, 0) })
+}
