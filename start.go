@@ -357,11 +357,15 @@ func (l *Launch) startDirect(a startArgs) error {
 	}
 	crash.Here("after-fork")
 	l.pid = c.Process.Pid
-	if l.rec.Brand != 0 && host.SetBrand(l.pid, host.Brand(l.rec.Brand)) != nil {
+	l.proc, err = d.Process(l.pid)
+	if l.rec.Brand != 0 && (err != nil || host.Mark(l.proc, host.Brand(l.rec.Brand)) != nil) {
 		l.rec.Brand = 0 // ended already, or not ours to mark (set-uid)
 	}
 	crash.Here("after-brand")
-	if err = l.identify(d); err == nil {
+	if err == nil {
+		err = l.identify()
+	}
+	if err == nil {
 		if l.rec.Brand != 0 {
 			host.MarkBelow(l.proc, host.Brand(l.rec.Brand))
 		}
@@ -380,13 +384,8 @@ func (l *Launch) startDirect(a startArgs) error {
 
 // identify learns the leader's identity. It is our unreaped child, so its
 // number is still its own.
-func (l *Launch) identify(d *contain.Direct) error {
-	p, err := d.Process(l.pid)
-	if err != nil {
-		return err
-	}
-	l.proc = p
-	id, err := p.Identity()
+func (l *Launch) identify() error {
+	id, err := l.proc.Identity()
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,8 @@ func (k *kept) start() error {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
 	}
 	if k.rec.Brand != 0 {
-		if err := host.SetBrand(0, host.Brand(k.rec.Brand)); errors.Is(err, host.ErrUnsupported) {
+		takeOff, err := host.WearBrand(host.Brand(k.rec.Brand))
+		if errors.Is(err, host.ErrUnsupported) {
 			// The limit is in use here: the launch does without the mark.
 			err := k.dir.Update(k.spec.ID, func(r *ledger.Record) { r.Brand, r.Born = 0, false; k.rec = r })
 			if err != nil {
@@ -197,9 +198,10 @@ func (k *kept) start() error {
 			}
 		} else if err != nil {
 			return fmt.Errorf("set brand: %w", err)
+		} else {
+			// The keeper is no member: only what it forks now bears the brand.
+			defer takeOff()
 		}
-		// The keeper is no member: only what it forks now bears the brand.
-		defer host.ClearBrand()
 	}
 	CleanMask(func() { err = c.Start() })
 	if err != nil {

@@ -55,7 +55,8 @@ func ReadMarked(string, uint64) (*Table, error)  { return nil, ErrUnsupported }
 func ReadTable() (*Table, error)                 { return nil, ErrUnsupported }
 func BrandOf([16]byte) Brand                     { return 0 }
 func SetBrand(int, Brand) error                  { return ErrUnsupported }
-func ClearBrand() error                          { return ErrUnsupported }
+func WearBrand(Brand) (func(), error)            { return nil, ErrUnsupported }
+func Mark(*Process, Brand) error                 { return ErrUnsupported }
 func PeekBrand(int) Brand                        { return 0 }
 func MarkBelow(*Process, Brand)                  {}
 func PeekEnv(int, string) (string, bool)         { return "", false }

@@ -204,29 +204,26 @@ func BrandOf(id [16]byte) Brand {
 	return Brand(v&(brandBit-1) | brandBit)
 }
 
-// SetBrand marks the process, which must still be our own child or ourselves
-// (pid 0), so that the number can't have changed hands. A process whose limit
+// SetBrand marks whoever has the number, which must be ourselves (pid 0) or
+// known to be meant; Mark is for everybody else. A process whose limit
 // somebody set is left alone: ErrUnsupported. The hard limit stays.
 func SetBrand(pid int, b Brand) error {
-	if Without("brand") {
-		return ErrUnsupported
-	}
-	var old unix.Rlimit
-	if err := unix.Prlimit(pid, rlimitRTIME, nil, &old); err != nil {
-		return err
-	}
-	if old.Max != math.MaxUint64 || old.Cur != math.MaxUint64 && old.Cur&brandBit == 0 {
-		return fmt.Errorf("RLIMIT_RTTIME is set: %w", ErrUnsupported)
-	}
-	return unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: uint64(b), Max: old.Max}, nil)
+	_, err := swapBrand(pid, b)
+	return err
 }
 
-// ClearBrand takes the mark from our own process, so that a child started
-// outside any launch does not carry it.
-func ClearBrand() error { return clearBrand(0) }
-
-func clearBrand(pid int) error {
-	return unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: math.MaxUint64, Max: math.MaxUint64}, nil)
+// swapBrand is SetBrand that returns the limit it replaced.
+func swapBrand(pid int, b Brand) (old unix.Rlimit, err error) {
+	if Without("brand") {
+		return old, ErrUnsupported
+	}
+	if err := unix.Prlimit(pid, rlimitRTIME, nil, &old); err != nil {
+		return old, err
+	}
+	if old.Max != math.MaxUint64 || old.Cur != math.MaxUint64 && old.Cur&brandBit == 0 {
+		return old, fmt.Errorf("RLIMIT_RTTIME is set: %w", ErrUnsupported)
+	}
+	return old, unix.Prlimit(pid, rlimitRTIME, &unix.Rlimit{Cur: uint64(b), Max: old.Max}, nil)
 }
 
 // Brand reads the mark; 0 where there is none.
