@@ -164,7 +164,11 @@ func (k *kept) noteExit(status uint32) {
 	if ws.Signaled() {
 		x.Signal = stop.SignalName(ws.Signal())
 	}
-	k.dir.Update(k.spec.ID, func(r *ledger.Record) { r.State, r.Exit = ledger.Exited, x })
+	k.dir.Update(k.spec.ID, func(r *ledger.Record) {
+		if r.Exit = x; r.State != ledger.Released {
+			r.State = ledger.Exited
+		}
+	})
 }
 
 // noteMembers records the members that left the leader's group and session.
@@ -210,7 +214,11 @@ func (k *kept) end(death bool) int {
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {
-			return k.released()
+			if k.released() {
+				return 0
+			}
+			death = true
+			continue
 		}
 		if res.Outcome != string(stop.Incomplete) {
 			k.sweepOwner(death)
@@ -231,16 +239,34 @@ func (k *kept) end(death bool) int {
 }
 
 // released: the tree is not ours to end any more, but its orphans are still
-// ours to collect, until the last one is gone or the launch is taken back.
-func (k *kept) released() int {
+// ours to collect, until the last one is gone. It returns false if the launch
+// was taken back by the time its owner died, and so is to die with it. One that
+// is taken back from a dead owner is the next sweep's.
+func (k *kept) released() bool {
+	ownerDead := k.ownerDead
+	select {
+	case <-ownerDead:
+		ownerDead = nil
+	default:
+	}
+	if k.spec.Survive {
+		ownerDead = nil
+	}
 	for !k.childless() {
-		<-k.child
+		select {
+		case <-k.child:
+		case <-ownerDead:
+			ownerDead = nil
+			if r, err := k.dir.Read(k.spec.ID); err == nil && r.State != ledger.Released {
+				return false
+			}
+		}
 	}
 	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
 		defer store.Close()
 		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID})
 	}
-	return 0
+	return true
 }
 
 // sweepOwner removes the directory of an owner that died, if this was its last
