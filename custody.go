@@ -42,6 +42,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -197,8 +198,14 @@ func (o *Owner) Dir() string { return o.store.Path() }
 // Swept returns what Open's sweep found and did.
 func (o *Owner) Swept() SweepReport { return o.swept }
 
-// Launches returns the launches of this owner that are not proven gone.
+// Launches returns the launches of this owner that are not proven gone, and
+// are in custody.
 func (o *Owner) Launches() []*Launch {
+	return slices.DeleteFunc(o.all(), (*Launch).outOfCustody)
+}
+
+// all returns the released launches too.
+func (o *Owner) all() []*Launch {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ls := make([]*Launch, 0, len(o.launches))
@@ -251,7 +258,7 @@ func (o *Owner) Close() error {
 	o.endRecorded(note)
 	o.stop()
 	o.dog.dismiss()
-	for _, l := range o.Launches() {
+	for _, l := range o.all() {
 		l.letGo()
 	}
 	o.tasks.Wait()
@@ -282,7 +289,7 @@ func (o *Owner) endRecorded(note func(error)) {
 		return
 	}
 	known := map[proof.ID]bool{}
-	for _, l := range o.Launches() {
+	for _, l := range o.all() {
 		known[l.rec.ID] = true
 	}
 	var wg sync.WaitGroup

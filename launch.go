@@ -115,9 +115,20 @@ func (l *Launch) Release(ctx context.Context) error {
 	if err := sweep.Release(ctx, l.o.dir, l.rec.ID); err != nil {
 		return fmt.Errorf("release launch %s: %w", l.ID().Short(), err)
 	}
-	l.o.mu.Lock()
-	delete(l.o.launches, l.rec.ID)
-	l.o.mu.Unlock()
 	l.released.Store(true)
 	return nil
+}
+
+// outOfCustody reports whether the launch was released, and not taken back
+// since: its record tells, which anybody can change who proves its identity.
+func (l *Launch) outOfCustody() bool {
+	if !l.released.Load() {
+		return false
+	}
+	rec, err := l.o.dir.Read(l.rec.ID)
+	if err != nil || rec.State == ledger.Released {
+		return true
+	}
+	l.released.Store(false)
+	return false
 }

@@ -26,7 +26,7 @@ func (l *Launch) watchDirect() {
 	}
 	l.reap()
 	l.o.event(Event{Kind: LeaderExited, Launch: l.rec.ID, Name: l.rec.Name, PID: l.pid})
-	if !l.spec.Linger && !l.released.Load() {
+	if !l.spec.Linger && !l.outOfCustody() {
 		l.stopLater(nil)
 	}
 	select {
@@ -127,6 +127,15 @@ func (l *Launch) keeperDied(known *bool) {
 	}
 	if *known {
 		return
+	}
+	select {
+	case <-l.gone:
+	default:
+		if l.ctx.Err() != nil { // it goes on, and we let go of it
+			l.waitErr = ErrClosed
+			close(l.exited)
+			return
+		}
 	}
 	// The status of a process that is not our child is known to the kernel as
 	// long as we held its handle.
