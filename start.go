@@ -53,7 +53,7 @@ func (o *Owner) Start(cmd *exec.Cmd, spec Spec) (*Launch, error) {
 		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
 	}
 	defer o.starting.Done()
-	return o.start(startArgs{spec: &spec, path: cmd.Path, args: cmd.Args, env: cmd.Environ(), dir: cmd.Dir, cmd: cmd})
+	return o.start(startArgs{spec: &spec, path: cmd.Path, args: cmd.Args, env: cmd.Environ(), dir: cmd.Dir, attr: cmd.SysProcAttr, cmd: cmd})
 }
 
 // start is one start, between begin and starting.Done.
@@ -219,6 +219,9 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 	} else if err != nil && s.Require == LevelCgroup {
 		missing = err.Error()
 	}
+	if asked.Cgroup && s.Require == LevelCgroup {
+		missing = "the command's own attributes put it in another cgroup (UseCgroupFD)"
+	}
 	if !contain.AtLeast(rec.Level, string(s.Require)) {
 		return &LevelError{Required: s.Require, Available: Level(rec.Level), Missing: missing}
 	}
@@ -351,6 +354,9 @@ func (l *Launch) startDirect(a startArgs) error {
 		return err
 	}
 	defer d.Close()
+	if !contain.AtLeast(d.Level, l.rec.Require) {
+		return &LevelError{Required: Level(l.rec.Require), Available: Level(d.Level), Missing: "the command's own attributes"}
+	}
 	helper.CleanMask(func() { err = c.Start() })
 	if err != nil {
 		return err
