@@ -57,6 +57,15 @@ func (k *kept) watchOwner() {
 	close(k.ownerDead)
 }
 
+// deathTicks is the moment of the owner's death for who has heard of it, else
+// 0: until then watchOwner may be writing it.
+func (k *kept) deathTicks(death bool) uint64 {
+	if !death {
+		return 0
+	}
+	return k.death
+}
+
 // reap collects every child by its number: the leader, whose status is told
 // first, and what the tree orphaned. A number is never waited for that was not
 // seen dead just before, and never all at once.
@@ -210,7 +219,7 @@ func (k *kept) end(death bool) int {
 	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.death, Hurry: k.hurry, Now: k.now, Known: k.rec,
+			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec,
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {
