@@ -104,12 +104,12 @@ func explainPID(ctx context.Context, pid int, opt ListOptions) (Explanation, err
 			}
 			if x.Role == RoleNone && f.Verdict == proof.Owned {
 				x.Role = RoleMember
-				if is(p, v.rec.Leader) {
+				if v.rec.Leader != nil && p.Is(*v.rec.Leader) {
 					x.Role = RoleLeader
 				}
 			}
 		}
-		if v.rec.Keeper != nil && is(p, v.rec.Keeper) {
+		if v.rec.Keeper != nil && p.Is(*v.rec.Keeper) {
 			x.isHelper(RoleKeeper, "it is the keeper of launch "+v.rec.ID.Short()+": the parent of its tree, and no member; it ends by itself after its launch")
 		}
 		return nil
@@ -125,7 +125,7 @@ func explainPID(ctx context.Context, pid int, opt ListOptions) (Explanation, err
 // watchdog.
 func (x *Explanation) ownerRole(p *host.Process, row host.Row, v visited) {
 	switch {
-	case is(p, &v.owner.Process) && !v.owner.Closed:
+	case p.Is(v.owner.Process) && !v.owner.Closed:
 		x.isHelper(RoleOwner, "it is an owner of scope "+v.owner.Scope+": trees run on its behalf, and custody never signals an owner")
 	case v.alive && row.PPID == v.owner.Process.PID && len(x.Command) > 0 && x.Command[0] == "custody-watchdog":
 		x.isHelper(RoleWatchdog, fmt.Sprintf("it is the watchdog of owner %d: it sweeps the owner's launches when the owner dies", row.PPID))
@@ -141,25 +141,6 @@ func (x *Explanation) isHelper(r Role, reason string) {
 	}
 }
 
-// is reports whether a process is a recorded one, by what the kernel never
-// gives twice.
-func is(p *host.Process, id *proof.Identity) bool {
-	if id == nil || id.PID != p.PID() {
-		return false
-	}
-	got, err := p.Identity()
-	if err != nil {
-		return false
-	}
-	switch {
-	case id.FileHandle != "" && got.FileHandle != "":
-		return got.FileHandle == id.FileHandle
-	case id.Inode != 0 && got.Inode != 0:
-		return got.Inode == id.Inode
-	}
-	return got.Start == id.Start && got.ExeIno == id.ExeIno
-}
-
 // explainZombie explains a process that has ended and that nobody collected.
 // It is dead for ownership; only its parent can make the number free.
 func explainZombie(ctx context.Context, x Explanation, p *host.Process, opt ListOptions) (Explanation, error) {
@@ -173,49 +154,48 @@ func explainZombie(ctx context.Context, x Explanation, p *host.Process, opt List
 		}
 	}
 	x.Reason = "it has ended, a zombie: " + parent + " lives and has not collected it"
-	note := func(v visited, r Role, n *proof.Identity) {
-		if is(p, n) {
+	err := visitNamed(ctx, opt, func(v visited, r Role, n proof.Identity) {
+		if p.Is(n) {
 			id := v.rec.ID
 			x.Launch, x.Name, x.Role = &id, v.rec.Name, r
 		}
-	}
-	var aside []SetAside
-	err := visit(ctx, opt, func(v visited) error {
-		note(v, RoleLeader, v.rec.Leader)
-		note(v, RoleKeeper, v.rec.Keeper)
-		for _, m := range v.rec.Members {
-			note(v, RoleMember, &m)
-		}
-		return nil
-	}, &aside)
+	})
 	return x, err
 }
 
 // explainEnded explains a pid that no process has, if a record names it.
 func explainEnded(ctx context.Context, x Explanation, opt ListOptions) (Explanation, error) {
 	found := false
-	note := func(v visited, role Role, n *proof.Identity) {
-		if found || n == nil || n.PID != x.PID {
+	err := visitNamed(ctx, opt, func(v visited, role Role, n proof.Identity) {
+		if found || n.PID != x.PID {
 			return
 		}
 		id := v.rec.ID
 		found, x.Verdict, x.Role, x.Launch, x.Name = true, proof.Gone, role, &id, v.rec.Name
 		x.Reason = fmt.Sprintf("it has ended; it was the %s of launch %s, whose record is still there", role, id.Short())
 		x.Evidence = []Evidence{{Fact: proof.Live, Source: "pidfd_open", Holds: proof.No}}
-	}
-	var aside []SetAside
-	err := visit(ctx, opt, func(v visited) error {
-		note(v, RoleLeader, v.rec.Leader)
-		note(v, RoleKeeper, v.rec.Keeper)
-		for _, m := range v.rec.Members {
-			note(v, RoleMember, &m)
-		}
-		return nil
-	}, &aside)
+	})
 	if err == nil && !found {
 		err = &endedError{fmt.Sprintf("explain: there is no process %d, and no record names it", x.PID)}
 	}
 	return x, err
+}
+
+// visitNamed calls f for every process that a record names.
+func visitNamed(ctx context.Context, opt ListOptions, f func(visited, Role, proof.Identity)) error {
+	var aside []SetAside
+	return visit(ctx, opt, func(v visited) error {
+		if v.rec.Leader != nil {
+			f(v, RoleLeader, *v.rec.Leader)
+		}
+		if v.rec.Keeper != nil {
+			f(v, RoleKeeper, *v.rec.Keeper)
+		}
+		for _, m := range v.rec.Members {
+			f(v, RoleMember, m)
+		}
+		return nil
+	}, &aside)
 }
 
 // endedError is os.ErrProcessDone in words that name the process.

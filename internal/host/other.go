@@ -30,6 +30,8 @@ func (p *Process) PID() int                           { return p.pid }
 func (p *Process) Close() error                       { return nil }
 func (p *Process) Use(func(fd int) error) error       { return ErrUnsupported }
 func (p *Process) Dup() (*Process, error)             { return nil, ErrUnsupported }
+func Lives(proof.Identity) proof.Answer               { return proof.Unknown }
+func (p *Process) Is(proof.Identity) bool             { return false }
 func (p *Process) Exited() (bool, error)              { return false, ErrUnsupported }
 func (p *Process) Numbered() error                    { return ErrUnsupported }
 func (p *Process) Identity() (proof.Identity, error)  { return proof.Identity{}, ErrUnsupported }

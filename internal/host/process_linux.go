@@ -352,7 +352,38 @@ func Recognise(id proof.Identity) (*Process, error) {
 	return p, nil
 }
 
+// Is reports whether the process is a recorded one, by the strongest fact that
+// both have. false is no proof of the contrary: it may have ended meanwhile.
+func (p *Process) Is(id proof.Identity) bool {
+	if id.PID != p.pid {
+		return false
+	}
+	got, err := p.Identity()
+	return err == nil && same(got, id)
+}
+
+// Lives reports whether a recorded process lives. Unknown is one that can't be
+// asked.
+func Lives(id proof.Identity) proof.Answer {
+	p, err := Recognise(id)
+	if errors.Is(err, os.ErrProcessDone) {
+		return proof.No
+	}
+	if err != nil {
+		return proof.Unknown
+	}
+	defer p.Close()
+	exited, err := p.Exited()
+	if err != nil {
+		return proof.Unknown
+	}
+	return proof.Of(!exited)
+}
+
 func same(got, want proof.Identity) bool {
+	if got.FileHandle != "" && want.FileHandle != "" {
+		return got.FileHandle == want.FileHandle && got.FileHandleType == want.FileHandleType
+	}
 	if got.Inode != 0 && want.Inode != 0 {
 		return got.Inode == want.Inode
 	}
