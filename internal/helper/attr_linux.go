@@ -53,14 +53,14 @@ func AttrOf(a *syscall.SysProcAttr) (Attr, error) {
 	}, nil
 }
 
-func (a Attr) sys() (*syscall.SysProcAttr, error) {
+func (a Attr) sys() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Chroot: string(a.Chroot), Credential: a.Credential, Setsid: a.Setsid, Setpgid: a.Setpgid,
 		Setctty: a.Setctty, Noctty: a.Noctty, Ctty: a.Ctty, Pdeathsig: a.Pdeathsig,
 		Cloneflags: a.Cloneflags, Unshareflags: a.Unshare,
 		UidMappings: a.UIDs, GidMappings: a.GIDs, GidMappingsEnableSetgroups: a.Setgroups,
 		AmbientCaps: a.AmbientCaps,
-	}, nil
+	}
 }
 
 // OnTerminal is a for a leader that stays in our session, in a group of its

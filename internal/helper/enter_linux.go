@@ -67,7 +67,7 @@ func via(role string, c *exec.Cmd, args func(status int) any) (r, w *os.File, er
 		return nil, nil, fmt.Errorf("socketpair: %w", err)
 	}
 	r, w = os.NewFile(uintptr(fds[0]), "status"), os.NewFile(uintptr(fds[1]), "status")
-	b := Binary{path: selfExe, self: true}
+	b := Binary{path: selfExe}
 	e, err := b.command(role, args(3+len(c.ExtraFiles)))
 	if err != nil {
 		return nil, nil, err

@@ -56,10 +56,7 @@ func Main() {
 }
 
 // Binary is a program that can serve as helper.
-type Binary struct {
-	path string
-	self bool
-}
+type Binary struct{ path string }
 
 // ErrNoHelper is returned where no program can serve as helper.
 var ErrNoHelper = errors.New("no helper: call custody.ServeHelper first thing in main, so that the program can serve as its own helper, or install the custody binary beside the program or in PATH")
@@ -79,7 +76,7 @@ func Find(path string) (Binary, error) {
 		return Binary{path: abs}, nil
 	}
 	if serves.Load() {
-		return Binary{path: selfExe, self: true}, nil
+		return Binary{path: selfExe}, nil
 	}
 	if exe, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(exe), "custody")

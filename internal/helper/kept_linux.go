@@ -161,16 +161,14 @@ func (k *kept) start() error {
 		syscall.CloseOnExec(keeperExtra + i)
 		c.ExtraFiles = append(c.ExtraFiles, os.NewFile(uintptr(keeperExtra+i), "extra"))
 	}
-	attr, err := s.Attr.sys()
-	if err != nil {
-		return err
-	}
+	attr := s.Attr.sys()
 	c.SysProcAttr = attr
 	join := ""
 	if k.rec.Cgroup != nil && s.Join {
 		join = filepath.Join(k.rec.Cgroup.Path, "cgroup.procs")
 	}
 	var failed func() error
+	var err error
 	switch {
 	case s.PIDNS:
 		failed, err = k.viaNamespace(c, join)

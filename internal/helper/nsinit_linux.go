@@ -19,10 +19,6 @@ import (
 // The command is its child and runs in its group and session, so that a
 // signal to the group reaches it once.
 
-type nsArgs struct {
-	enterArgs
-}
-
 // nsReport is one line of the status pipe.
 type nsReport struct {
 	Failed string  `json:"failed,omitempty"` // the command could not be started
@@ -42,7 +38,7 @@ func (k *kept) viaNamespace(c *exec.Cmd, join string) (failed func() error, err 
 	}
 	path, args := c.Path, c.Args
 	r, w, err := via("nsinit", c, func(status int) any {
-		return nsArgs{enterArgs{Status: status, Front: k.spec.Front, Join: []byte(join)}}
+		return enterArgs{Status: status, Front: k.spec.Front, Join: []byte(join)}
 	})
 	if err != nil {
 		return nil, err
@@ -103,7 +99,7 @@ func readReport(r *bufio.Reader, into *nsReport) error {
 // nsInit is the role: mount /proc, start the command, collect every orphan,
 // tell the command's status, and end when nothing is left.
 func nsInit(raw []byte) int {
-	var a nsArgs
+	var a enterArgs
 	if err := json.Unmarshal(raw, &a); err != nil {
 		return 125
 	}
@@ -164,7 +160,7 @@ func nsInit(raw []byte) int {
 }
 
 // settle makes the namespace a place to run in.
-func (a nsArgs) settle() error {
+func (a enterArgs) settle() error {
 	if os.Getpid() != 1 {
 		return errors.New("not PID 1 of a namespace")
 	}
@@ -180,7 +176,7 @@ func (a nsArgs) settle() error {
 }
 
 // command starts the command inside.
-func (a nsArgs) command() (*os.Process, error) {
+func (a enterArgs) command() (*os.Process, error) {
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	for fd := 3; fd < a.Status; fd++ {
 		files = append(files, os.NewFile(uintptr(fd), "extra"))

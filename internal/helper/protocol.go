@@ -75,7 +75,7 @@ func stringsOf(bs [][]byte) []string {
 
 // Event is one message from a keeper to its owner.
 type Event struct {
-	Type    string        `json:"type"` // started, failed, exit, stopped, continued, ended
+	Type    string        `json:"type"` // started, failed, exit, stopped, ended
 	PID     int           `json:"pid,omitempty"`
 	Status  uint32        `json:"status,omitempty"` // wait status of the leader
 	Signal  int           `json:"signal,omitempty"` // that stopped it
