@@ -17,6 +17,7 @@ import (
 
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/tree"
+	"golang.org/x/sys/unix"
 )
 
 // A stopped process never handles TERM and so is always killed hard.
@@ -109,6 +110,17 @@ func count(list []string, what string) (n int) {
 	return n
 }
 
+// thaw undoes a freeze whose program was killed: a frozen file system would
+// hold up whatever touches it for good.
+func thaw(mount string) {
+	const fiThaw = 0xC0045878 // FITHAW, <linux/fs.h>
+	if fd, err := unix.Open(mount, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		unix.IoctlSetInt(fd, fiThaw, 0)
+		unix.Close(fd)
+	}
+	unix.Unmount(mount, unix.MNT_DETACH)
+}
+
 // A process in an uninterruptible wait outlives KILL; stop hangs for ever, or a
 // second copy is started beside it.
 func TestC44_Uninterruptible(t *testing.T) {
@@ -120,7 +132,7 @@ func TestC44_Uninterruptible(t *testing.T) {
 		if err := fs.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { fs.Process.Kill(); fs.Wait() })
+		t.Cleanup(func() { fs.Process.Kill(); fs.Wait(); thaw(mount) })
 		frozen := r.watchIn("fs", 2)
 		c := r.owner()
 		sp := spec{Args: r.prog("d-writer", "-dir", mount), Name: "writer", TempDirs: []string{"PROFILE"}, Phases: []string{"TERM:1s", "KILL:2s"}}
@@ -173,7 +185,7 @@ func TestC44_UninterruptibleSwept(t *testing.T) {
 		if err := fs.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { fs.Process.Kill(); fs.Wait() })
+		t.Cleanup(func() { fs.Process.Kill(); fs.Wait(); thaw(mount) })
 		frozen := r.watchIn("fs", 2)
 		l := r.owner().start(spec{Args: r.prog("d-writer", "-dir", mount), TempDirs: []string{"PROFILE"}, Phases: []string{"TERM:1s", "KILL:2s"}})
 		w := r.watch(2)

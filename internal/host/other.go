@@ -46,7 +46,7 @@ func (p *Process) Exe() (dev, ino uint64, err error)  { return 0, 0, ErrUnsuppor
 func (p *Process) PIDNS() (uint64, error)             { return 0, ErrUnsupported }
 func (p *Process) Env(string) (string, bool, error)   { return "", false, ErrUnsupported }
 func (p *Process) Command() ([]string, error)         { return nil, ErrUnsupported }
-func (p *Process) Wchan() string                      { return "" }
+func (p *Process) Stuck() (string, bool)              { return "", false }
 func (p *Process) Children() ([]int, error)           { return nil, ErrUnsupported }
 func (p *Process) Brand() (Brand, error)              { return 0, ErrUnsupported }
 

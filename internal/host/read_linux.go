@@ -138,13 +138,28 @@ func (p *Process) Command() ([]string, error) {
 	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
 }
 
-// Wchan names where in the kernel the process waits, for people.
-func (p *Process) Wchan() string {
-	b, err := p.read("wchan")
-	if err != nil || string(b) == "0" {
-		return ""
+// Stuck reports whether a thread of the process is in an uninterruptible wait,
+// and names where in the kernel, for people. The process's own state is only
+// that of its main thread.
+func (p *Process) Stuck() (wchan string, stuck bool) {
+	tasks, err := os.ReadDir(p.path("task"))
+	if err != nil {
+		return "", false
 	}
-	return string(b)
+	for _, t := range tasks {
+		b, err := readProc(p.path("task/" + t.Name() + "/stat"))
+		if err != nil {
+			continue
+		}
+		if row, err := ParseStat(b); err == nil && row.State == 'D' {
+			w, _ := readProc(p.path("task/" + t.Name() + "/wchan"))
+			if string(w) == "0" {
+				w = nil
+			}
+			return string(w), p.Numbered() == nil
+		}
+	}
+	return "", false
 }
 
 // Children lists the children of every thread of the process

@@ -476,13 +476,12 @@ func (r *run) why(m *contain.Member) string {
 	if err != nil {
 		return fmt.Sprintf("still alive: %v", err)
 	}
-	switch row.State {
-	case 'D':
-		if w := m.Proc.Wchan(); w != "" {
-			return fmt.Sprintf("still alive: state D, uninterruptible in %s", w)
-		}
+	if w, stuck := m.Proc.Stuck(); stuck && w != "" {
+		return fmt.Sprintf("still alive: state D, uninterruptible in %s", w)
+	} else if stuck {
 		return "still alive: state D, uninterruptible"
-	case 'Z':
+	}
+	if row.State == 'Z' {
 		return "still alive: state Z, its main thread ended but others work on"
 	}
 	return fmt.Sprintf("still alive: state %c", row.State)

@@ -7,10 +7,16 @@ package tree
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 )
 
-func init() { register("d-writer", dWriter) }
+func init() {
+	register("d-writer", dWriter)
+	if len(os.Args) > 1 && os.Args[1] == "tree:d-writer" {
+		runtime.LockOSThread() // the main thread is to wait: its state is the process's
+	}
+}
 
 func dWriter(p *proc) {
 	dir := p.String("dir", "", "the directory")
