@@ -37,7 +37,11 @@ var (
 // signal that arrives before anything is started must not end us half-way.
 func Watch() <-chan os.Signal {
 	c := make(chan os.Signal, 64)
-	signal.Notify(c, append(append([]os.Signal{}, stopping...), relayed...)...)
+	for _, s := range append(append([]os.Signal{}, stopping...), relayed...) {
+		if !signal.Ignored(s) { // nohup, or a script's background job
+			signal.Notify(c, s)
+		}
+	}
 	return c
 }
 
@@ -218,19 +222,28 @@ func (r *runner) stop(s syscall.Signal) {
 	if plan == nil {
 		plan = custody.DefaultPhases()
 	}
-	plan = append([]custody.Phase{{Signal: s, Wait: plan[0].Wait}}, plan[1:]...)
-	go r.launch.StopWith(context.Background(), plan)
+	go r.launch.StopWith(context.Background(), from(plan, s))
+}
+
+// from is the plan that begins with the signal we got: where the plan has it,
+// else in place of its first one. No signal is sent twice.
+func from(plan []custody.Phase, s syscall.Signal) []custody.Phase {
+	for i, p := range plan {
+		if p.Signal == s {
+			return plan[i:]
+		}
+	}
+	return append([]custody.Phase{{Signal: s, Wait: plan[0].Wait}}, plan[1:]...)
 }
 
 // suspended acts on the command's having been stopped. It returns false if
 // the command waits for the terminal and can't have it now.
 func (r *runner) suspended(s syscall.Signal) bool {
-	switch s {
-	case tstp:
-		if r.given {
-			r.suspend()
-		}
-	case ttin, ttou:
+	switch {
+	case r.given:
+		// It had the terminal: the shell wants it back, whatever stopped it.
+		r.suspend()
+	case s == ttin || s == ttou:
 		if !r.hand() {
 			return false
 		}

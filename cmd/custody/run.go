@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -81,6 +82,16 @@ func run(ctx context.Context, f runFlags, args []string) error {
 	if f.require != "" {
 		if _, err := custody.ParseLevel(f.require); err != nil {
 			return err
+		}
+	}
+	for _, kv := range f.env {
+		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
+			return fmt.Errorf("env %q: want KEY=VALUE", kv)
+		}
+	}
+	for i, name := range f.tempDirs {
+		if slices.Contains(f.tempDirs[:i], name) {
+			return fmt.Errorf("temp-dir %q: named twice", name)
 		}
 	}
 	for _, kv := range f.labels {

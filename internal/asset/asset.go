@@ -93,14 +93,39 @@ func OwnDir(path string, launch proof.ID, stateDir string) (ledger.Asset, error)
 	if mounts, err := host.MountsBelow(real); err != nil || len(mounts) > 0 {
 		return refuse("a file system is mounted inside, and would be in the way: %v %v", mounts, err)
 	}
-	if held, err := os.ReadFile(filepath.Join(real, MarkerName)); err == nil {
-		return refuse("is in custody of launch %.32s already", held)
+	if r, err := filepath.EvalSymlinks(stateDir); err == nil && within(real, r) {
+		return refuse("lies in the state directory")
+	}
+	if err := unheld(real); err != nil {
+		return refuse("%v", err)
 	}
 	a := ledger.Asset{Kind: ledger.OwnDir, Path: real, Marker: launch.String()}
 	if a.Dev, a.Ino, err = host.FileID(real); err != nil {
 		return ledger.Asset{}, fmt.Errorf("own directory: %w", err)
 	}
 	return a, nil
+}
+
+// unheld returns an error if the directory, one above it or one below it is in
+// custody: what is freed with one launch must not take another's along.
+func unheld(dir string) error {
+	for up := dir; ; up = filepath.Dir(up) {
+		if held, err := os.ReadFile(filepath.Join(up, MarkerName)); err == nil {
+			return fmt.Errorf("%s is in custody of launch %.32s already", up, held)
+		}
+		if up == filepath.Dir(up) {
+			break
+		}
+	}
+	return filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.Name() == MarkerName && e.Type().IsRegular() {
+			return fmt.Errorf("%s, inside it, is in custody already", filepath.Dir(p))
+		}
+		return nil
+	})
 }
 
 // within reports whether p is dir or lies below it.
@@ -240,8 +265,12 @@ func Free(a ledger.Asset, launch proof.ID) (freed bool, err error) {
 	if a.Ino != 0 && !sameDir(a, d, ".") {
 		return refuse("another directory has its name now")
 	}
-	if mounts, err := host.MountsBelow(a.Path); err != nil || len(mounts) > 0 {
-		return refuse("a file system is mounted inside: %v %v", mounts, err)
+	mounts, err := host.MountsBelow(a.Path)
+	if err != nil {
+		return refuse("can't tell what is mounted inside: %v", err)
+	}
+	if len(mounts) > 0 {
+		return refuse("a file system is mounted inside, at %s", strings.Join(mounts, " and "))
 	}
 	got, err := readMarker(d)
 	unmarked := errors.Is(err, fs.ErrNotExist)

@@ -58,6 +58,10 @@ type Options struct {
 	Told       func(stop.Progress)
 	Hurry      <-chan struct{}
 	Now        <-chan struct{} // closed: straight to KILL
+
+	// OwnerDead is closed when the launch's owner dies: from then on no phase
+	// is waited in longer than the first death phase would be.
+	OwnerDead <-chan struct{}
 }
 
 // End ends one launch of the owner whose directory is d. If another process is
@@ -159,10 +163,12 @@ func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain
 			r.PhasesSent = n
 		})
 	}
+	done := make(chan struct{})
+	defer close(done)
 	rep := stop.Run(ctx, tree, phases, stop.Options{
 		From:  from,
 		Begun: func(n int) { sent(n + 1) },
-		Event: opt.Event, Told: opt.Told, Hurry: opt.Hurry, Now: opt.Now,
+		Event: opt.Event, Told: opt.Told, Hurry: patience(opt, rec, done), Now: opt.Now,
 	})
 	if rep.Outcome == stop.Incomplete && ctx.Err() == nil {
 		// The plan came to its end. Whoever tries again only repeats the KILL:
@@ -176,6 +182,36 @@ func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain
 		sent(again)
 	}
 	return rep
+}
+
+// patience is opt.Hurry, and beats once per death phase after the owner died.
+func patience(opt Options, rec *ledger.Record, done <-chan struct{}) <-chan struct{} {
+	if opt.OwnerDead == nil || opt.Death {
+		return opt.Hurry
+	}
+	hurry := make(chan struct{}, 8)
+	go func() {
+		dead, pass := opt.OwnerDead, opt.Hurry
+		var beat <-chan time.Time
+		for {
+			select {
+			case <-done:
+				return
+			case <-dead:
+				dead = nil
+				beat = time.After(rec.DeathPhases[0].Wait)
+				continue
+			case <-beat:
+				beat = time.After(rec.DeathPhases[0].Wait + time.Millisecond)
+			case <-pass:
+			}
+			select {
+			case hurry <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return hurry
 }
 
 // Conclude frees what a launch owned whose tree is proven gone, and ends its
