@@ -4,6 +4,8 @@ import (
 	"context"
 	"syscall"
 
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
 	"github.com/custody-project/custody/internal/sweep"
 )
@@ -29,7 +31,9 @@ func Stop(ctx context.Context, launch string, opt StopOptions) (StopResult, erro
 		return StopResult{}, err
 	}
 	defer d.Close()
-	o := sweep.Options{Known: v.rec}
+	dead, cancel := ownerDeath(v)
+	defer cancel()
+	o := sweep.Options{Known: v.rec, OwnerDead: dead}
 	for _, p := range opt.Phases {
 		o.Phases = append(o.Phases, stop.Phase(p))
 	}
@@ -44,6 +48,27 @@ func Stop(ctx context.Context, launch string, opt StopOptions) (StopResult, erro
 		return res, &IncompleteError{Launch: v.rec.ID, Result: res}
 	}
 	return res, nil
+}
+
+// ownerDeath is closed when the launch's living owner dies: then its launch is
+// not waited for as patiently as before.
+func ownerDeath(v visited) (<-chan struct{}, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if !v.alive || v.rec.OnOwnerDeath == ledger.Survive {
+		return nil, cancel
+	}
+	p, err := host.Recognise(v.owner.Process)
+	if err != nil {
+		return nil, cancel
+	}
+	dead := make(chan struct{})
+	go func() {
+		defer p.Close()
+		if p.WaitExit(ctx) == nil {
+			close(dead)
+		}
+	}()
+	return dead, cancel
 }
 
 // SignalName returns a signal's name without SIG.

@@ -42,16 +42,7 @@ func (l *look) pinned() proof.Answer {
 // no proof of the contrary.
 func (t *Tree) LeaderLives() bool {
 	l := &look{Tree: t, s: &Sighting{}, place: t.place()}
-	if !l.here() || t.Rec.Leader == nil {
-		return false
-	}
-	p, err := host.Recognise(*t.Rec.Leader)
-	if err != nil {
-		return false
-	}
-	defer p.Close()
-	exited, err := p.Exited()
-	return err == nil && !exited
+	return l.here() && t.Rec.Leader != nil && host.Lives(*t.Rec.Leader) == proof.Yes
 }
 
 // Recycled reports whether the leader's number belongs to somebody else now.

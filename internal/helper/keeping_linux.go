@@ -217,9 +217,13 @@ func (k *kept) end(death bool) int {
 	for len(k.hurry) > 0 {
 		<-k.hurry // meant for an earlier stop
 	}
+	ownerDead := k.ownerDead
+	if k.spec.Survive {
+		ownerDead = nil
+	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec,
+			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec, OwnerDead: ownerDead,
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {
@@ -229,7 +233,9 @@ func (k *kept) end(death bool) int {
 			death = true
 			continue
 		}
-		if res.Outcome != string(stop.Incomplete) {
+		// What can't be freed is left to a sweep: nothing lives that would need
+		// a keeper.
+		if res.Outcome != string(stop.Incomplete) || res.Verdict == proof.Gone {
 			k.sweepOwner(death)
 			return 0
 		}

@@ -53,7 +53,6 @@ type Options struct {
 	// state directory. Then this one is gone by.
 	Known      *ledger.Record
 	DeathTicks uint64
-	Tables     contain.Tables
 	Event      func(stop.Sent)
 	Told       func(stop.Progress)
 	Hurry      <-chan struct{}
@@ -93,7 +92,7 @@ func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 		res.Reason = "released from custody; take it back with 'custody adopt' before stopping it"
 		return res
 	}
-	tree := contain.Of(rec, here, opt.Tables)
+	tree := contain.Of(rec, here, nil)
 	tree.DeathTicks = opt.DeathTicks
 	rep := run(ctx, d, rec, tree, opt)
 	res.Verdict, res.Outcome, res.Reason = rep.Verdict, string(rep.Outcome), rep.Reason

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"reflect"
 	"sync"
 	"time"
@@ -402,17 +401,5 @@ func OwnerAlive(rec *ledger.OwnerRecord, here host.Place) proof.Answer {
 	case rec.Boot != here.Boot || rec.PIDNS != here.PIDNS:
 		return proof.Unknown
 	}
-	p, err := host.Recognise(rec.Process)
-	if errors.Is(err, os.ErrProcessDone) {
-		return proof.No
-	}
-	if err != nil {
-		return proof.Unknown
-	}
-	defer p.Close()
-	exited, err := p.Exited()
-	if err != nil {
-		return proof.Unknown
-	}
-	return proof.Of(!exited)
+	return host.Lives(rec.Process)
 }
