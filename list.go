@@ -95,6 +95,9 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 		info.KeeperPID = r.Keeper.PID
 	}
 	for _, a := range r.Assets {
+		if r.State == ledger.Released {
+			break // they went with it
+		}
 		info.Dirs = append(info.Dirs, asset.Inside(a))
 	}
 	if s.Verdict != proof.Owned && r.State != ledger.Released {

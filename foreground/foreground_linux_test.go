@@ -45,6 +45,16 @@ func wrap(args []string) int {
 	cmd := o.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Phases = []custody.Phase{{Signal: syscall.SIGTERM, Wait: time.Second}, {Signal: syscall.SIGKILL, Wait: 5 * time.Second}}
+	if plan := os.Getenv("FOREGROUND_PLAN"); plan != "" {
+		cmd.Phases = nil
+		for p := range strings.SplitSeq(plan, ",") {
+			ph, err := custody.ParsePhase(p)
+			if err != nil {
+				panic(err)
+			}
+			cmd.Phases = append(cmd.Phases, ph)
+		}
+	}
 	err = foreground.Run(context.Background(), cmd, signals, foreground.Options{NoParent: os.Getenv("FOREGROUND_NOPARENT") != ""})
 	o.Close()
 	if cmd.ProcessState == nil {
@@ -216,6 +226,42 @@ func TestC36_SignalsArriveOnce(t *testing.T) {
 	}
 }
 
+// A plan that has the signal we got is begun there: no signal arrives twice.
+func TestSignalOfThePlan(t *testing.T) {
+	self, _ := os.Executable()
+	argv, log, pids := siglog(t, t.TempDir())
+	cmd := exec.Command(self, argv...)
+	cmd.Env = append(environ(t), "FOREGROUND_PLAN=INT:2s,TERM:2s,KILL:5s")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, pids, 2)
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+	if got := received(t, log); len(got) != 2 || got["leader TERM"] != 1 || got["child TERM"] != 1 {
+		t.Errorf("signals %v, want one TERM each", got)
+	}
+}
+
+// What is ignored where custody is started, as under nohup, stays ignored.
+func TestIgnoredHangup(t *testing.T) {
+	self, _ := os.Executable()
+	argv, log, pids := siglog(t, t.TempDir())
+	cmd := exec.Command("nohup", append([]string{self}, argv...)...)
+	cmd.Env = environ(t)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ps := await(t, pids, 2)
+	cmd.Process.Signal(syscall.SIGHUP)
+	time.Sleep(300 * time.Millisecond)
+	if got := received(t, log); len(got) != 0 || over(t, ps[0]) {
+		t.Errorf("signals %v, leader over %v", got, over(t, ps[0]))
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	cmd.Wait()
+}
+
 // C36: closing the terminal ends the tree, with the jobs of an interactive
 // shell in it: one in the background, one deaf to the hangup, one stopped on
 // input.
@@ -265,6 +311,20 @@ func TestC36_JobControl(t *testing.T) {
 	s.clear()
 	s.typed("\x04")
 	s.expect("ready> ")
+
+	s.clear()
+	// Stopped by something else than the terminal, it gives the terminal back
+	// as well.
+	for _, sig := range []string{"STOP", "TTIN"} {
+		s.clear()
+		s.typed(self + " sh -c 'kill -" + sig + " $$; echo res\"\"umed'\n")
+		s.expect("Stopped")
+		s.expect("ready> ")
+		s.clear()
+		s.typed("fg\n")
+		s.expect("resumed\r\n")
+		s.expect("ready> ")
+	}
 
 	s.clear()
 	s.typed(cat + " &\n")

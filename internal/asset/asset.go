@@ -213,6 +213,23 @@ func GiveBack(a ledger.Asset, launch proof.ID) error {
 	return nil
 }
 
+// Retake marks a released directory again, if it is still the one it was.
+func Retake(a ledger.Asset) error {
+	dev, ino, err := host.FileID(a.Path)
+	if err != nil {
+		return err
+	}
+	if a.Ino == 0 || dev != a.Dev || ino != a.Ino {
+		return fmt.Errorf("directory %s: another one has its name now", a.Path)
+	}
+	f, err := os.OpenFile(filepath.Join(a.Path, MarkerName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("mark directory: %w", err)
+	}
+	_, err = f.WriteString(a.Marker)
+	return errors.Join(err, f.Close())
+}
+
 // Free deletes the directory. It returns nil if it is gone, freed reports
 // whether it was there; every refusal is an error that says why.
 func Free(a ledger.Asset, launch proof.ID) (freed bool, err error) {

@@ -52,6 +52,33 @@ func TestC09_Released(t *testing.T) {
 		r.custody("stop", "--phase", "TERM:1s", "--phase", "KILL:5s", l.id)
 		w.gone(since, grace+5*time.Second)
 		l.recordEnded("after the stop")
+		r.noTemp()
+	})
+}
+
+// A released launch takes its directories along.
+func TestC09_ReleasedDirectories(t *testing.T) {
+	each(t, levels, func(t *testing.T, r *rig) {
+		c := r.owner()
+		l := c.start(spec{Args: r.prog("sleep"), TempDirs: []string{"PROFILE"}})
+		w := r.watch(1)
+		hs := helpersOf(t, c.proc.PID)
+		if _, code := r.custody("release", l.id); code != 0 {
+			t.Fatalf("release: exit %d", code)
+		}
+		w.all[0].signal(9)
+		w.gone(time.Now(), 5*time.Second)
+		c.kill()
+		r.sweep()
+		l.recordEnded("after a sweep")
+		if missing(l.Dirs[0]) {
+			t.Error("the directory of a released launch was deleted")
+		}
+		for _, h := range hs {
+			if !h.ends(20 * time.Second) {
+				t.Errorf("%s stays", h)
+			}
+		}
 	})
 }
 

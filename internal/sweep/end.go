@@ -228,7 +228,11 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 	}
 	crash.Here("stopped")
 	var errs []error
-	for _, a := range rec.Assets {
+	assets := rec.Assets
+	if rec.State == ledger.Released {
+		assets = nil // they went with it
+	}
+	for _, a := range assets {
 		if a.Kind == ledger.OwnDir && (failed || rec.Leader == nil) {
 			errs = append(errs, asset.GiveBack(a, rec.ID))
 			continue

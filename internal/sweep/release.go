@@ -25,8 +25,9 @@ func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
 		if r.Leader == nil {
 			return
 		}
+		// They stay in the record, for an Adopt to find them again.
 		assets = r.Assets
-		r.State, r.Assets = ledger.Released, nil
+		r.State = ledger.Released
 	})
 	if err != nil {
 		return err
@@ -69,7 +70,15 @@ func Reclaim(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place)
 	if s.Verdict != proof.Owned {
 		return fmt.Errorf("verdict %s: %s", s.Verdict, s.Reason)
 	}
-	return d.Update(id, func(r *ledger.Record) { r.State = ledger.Running })
+	// Its directories are the launch's again, those that still are the ones they
+	// were.
+	kept := []ledger.Asset{}
+	for _, a := range rec.Assets {
+		if asset.Retake(a) == nil {
+			kept = append(kept, a)
+		}
+	}
+	return d.Update(id, func(r *ledger.Record) { r.State, r.Assets = ledger.Running, kept })
 }
 
 // Forget ends a record that can't be judged here, on somebody's word that
