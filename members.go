@@ -2,7 +2,6 @@ package custody
 
 import (
 	"errors"
-	"io/fs"
 
 	"github.com/custody-project/custody/internal/contain"
 	"github.com/custody-project/custody/proof"
@@ -20,11 +19,8 @@ type Member struct {
 
 // Members looks at the tree and returns its proven members.
 func (l *Launch) Members() ([]Member, error) {
-	rec, err := l.o.dir.Read(l.rec.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	rec, err := l.record()
+	if rec == nil || err != nil {
 		return nil, err
 	}
 	s, err := contain.Of(rec, l.o.here, nil).Look(true)

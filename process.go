@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
 )
 
@@ -37,12 +38,32 @@ func (l *Launch) Signal(sig syscall.Signal) error { return l.signal(sig, stop.Le
 func (l *Launch) SignalGroup(sig syscall.Signal) error { return l.signal(sig, stop.Group) }
 
 func (l *Launch) signal(sig syscall.Signal, send func(*contain.Tree, syscall.Signal) error) error {
-	rec, err := l.o.dir.Read(l.rec.ID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return os.ErrProcessDone
-	}
+	rec, err := l.record()
 	if err != nil {
 		return err
 	}
+	if rec == nil {
+		return os.ErrProcessDone
+	}
 	return send(contain.Of(rec, l.o.here, nil), sig)
+}
+
+// record reads the launch's record, nil once the tree is proven gone. A record
+// that is missing otherwise was deleted by somebody, and is no proof of
+// anything: then the launch is known as it was started.
+func (l *Launch) record() (*ledger.Record, error) {
+	rec, err := l.o.dir.Read(l.rec.ID)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return rec, err
+	}
+	select {
+	case <-l.gone:
+		return nil, nil
+	default:
+	}
+	known := *l.rec
+	if l.released.Load() {
+		known.State = ledger.Released
+	}
+	return &known, nil
 }
