@@ -22,7 +22,8 @@ type Spec struct {
 	Name     string
 	WaitName bool
 
-	// Labels are the caller's own, kept in the record.
+	// Labels are the caller's own, kept in the record: 32 KiB of names and
+	// values at most.
 	Labels map[string]string
 
 	// Phases is the stop plan; nil means DefaultPhases. Each phase is sent at

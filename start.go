@@ -135,7 +135,7 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 		Labels: s.Labels, OnOwnerDeath: ledger.OnOwnerDeath(s.OnOwnerDeath), Linger: s.Linger,
 		Phases: ledgerPhases(phases), DeathPhases: ledgerPhases(death), Require: string(s.Require),
 		Host: o.here.Host, Boot: o.here.Boot, PIDNS: o.here.PIDNS, UID: os.Geteuid(),
-		IntentTicks: host.StartNow(), Command: a.args, StartedAt: time.Now().UTC(),
+		IntentTicks: host.StartNow(), Command: brief(a.args), StartedAt: time.Now().UTC(),
 	}
 	for _, plan := range [][]ledger.Phase{rec.Phases, rec.DeathPhases} {
 		if _, err := sweep.Plan(plan); err != nil {
@@ -151,12 +151,15 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	if s.Terminal && !s.Kept {
 		return nil, errors.New("a launch on the terminal needs Kept")
 	}
+	if err := checkLabels(s.Labels); err != nil {
+		return nil, err
+	}
 	asked := contain.AskedOf(a.attr)
 	if asked.UID >= 0 {
 		rec.UID = asked.UID
 	}
 	if s.HideArgs && len(a.args) > 1 {
-		rec.Command = a.args[:1]
+		rec.Command = brief(a.args[:1])
 	}
 	if len(rec.Command) == 0 {
 		rec.Command = []string{a.path}
