@@ -19,8 +19,9 @@ import (
 
 func init() { roles["crowded"] = playCrowded }
 
-// playCrowded opens no descriptor from 0.2 s after the start began until the
-// launch was looked at. It prints what became of it.
+// playCrowded can open no descriptor from a moment after the start reached the
+// step, at which it pauses, until the launch was looked at. It prints what
+// became of it.
 func playCrowded(o order) {
 	ow, err := custody.Open(context.Background(), "test", &custody.Options{Dir: o.Dir})
 	if err != nil {
@@ -31,7 +32,15 @@ func playCrowded(o order) {
 	unix.Getrlimit(unix.RLIMIT_NOFILE, &lim)
 	few := lim
 	few.Cur = 3
-	crowd := time.AfterFunc(200*time.Millisecond, func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &few) })
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for end := time.Now().Add(20 * time.Second); !reached(o) && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(300 * time.Millisecond)
+		unix.Setrlimit(unix.RLIMIT_NOFILE, &few)
+	}()
 	err = c.Start()
 	time.Sleep(500 * time.Millisecond)
 	state := "none"
@@ -43,7 +52,7 @@ func playCrowded(o order) {
 			state = "runs"
 		}
 	}
-	crowd.Stop()
+	<-over
 	unix.Setrlimit(unix.RLIMIT_NOFILE, &lim)
 	fmt.Println("start:", err)
 	fmt.Println("launch:", state)
@@ -59,16 +68,27 @@ func playCrowded(o order) {
 	fmt.Println("close:", ow.Close())
 }
 
+// reached looks from outside whether the command runs, or is recorded to.
+func reached(o order) bool {
+	if o.Name == "after-fork" {
+		return len(running(strings.Join(o.Command, " ")+" ")) > 0
+	}
+	recs, _ := filepath.Glob(filepath.Join(o.Dir, "test", "*", "*.json"))
+	return slices.ContainsFunc(recs, func(r string) bool {
+		b, _ := os.ReadFile(r)
+		return strings.Contains(string(b), `"state": "running"`)
+	})
+}
+
 func TestNoDescriptorIsLeft(t *testing.T) {
 	for step, want := range map[string][]string{
-		// 0.6 s: the limit falls while the start is at this step.
 		"after-fork":   {"launch: none", "close: <nil>"},
 		"after-record": {"start: <nil>", "launch: runs", "its end was noticed", "close: <nil>"},
 	} {
 		t.Run(step, func(t *testing.T) {
 			dir := stateDir(t)
 			mark := fmt.Sprintf("60.%d", os.Getpid())
-			c := play(t, "crowded", order{Dir: dir, Command: []string{"/bin/sleep", mark}}, "CUSTODY_TEST_PAUSE=owner/"+step+"=600ms")
+			c := play(t, "crowded", order{Dir: dir, Name: step, Command: []string{"/bin/sleep", mark}}, "CUSTODY_TEST_PAUSE=owner/"+step+"=2s")
 			b, err := c.Output()
 			if err != nil {
 				t.Errorf("%v", err)
