@@ -150,6 +150,7 @@ var senders = map[string]int{
 	"internal/helper/roles_linux.go Tgkill":         1, // ourselves
 	"internal/host/terminal_linux.go Kill":          1, // ourselves
 	"internal/crash/crash.go .Kill":                 1, // ourselves, in a test
+	"internal/helper/watchdog_linux.go .Kill":       1, // the owner, to its own child by the handle it started it with
 	"internal/helper/nsinit_linux.go .Signal":       1, // the init of a PID namespace, to its own child
 	"process.go .Signal":                            2, // Process.Signal and Kill, which end in the choke point
 	"stopping.go .Kill":                             1, // an order to the keeper

@@ -1,10 +1,13 @@
 package custody
 
 import (
+	"errors"
+	"os/exec"
 	"sync"
 	"time"
 
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/proof"
@@ -17,31 +20,45 @@ import (
 // by cgroup.procs before the command runs, and direct ones do without.
 
 type cloneProbe struct {
-	once sync.Once
-	err  error
+	mu    sync.Mutex
+	known bool
+	err   error
 }
 
-// cloneWorks tells whether a child survives being cloned into a fresh cgroup.
-func (o *Owner) cloneWorks() bool {
-	o.probe.once.Do(func() {
-		id := proof.NewID()
-		base, err := o.cgroups.base()
-		if err != nil {
-			o.probe.err = err
-			return
-		}
-		c := &ledger.Cgroup{Path: contain.CgroupPath(base, id)}
-		if o.probe.err = contain.MakeCgroup(c); o.probe.err != nil {
-			return
-		}
-		defer contain.RemoveCgroup(c)
-		o.probe.err = o.helper.Probe(c.Path)
-	})
-	return o.probe.err == nil
+// cloneFails returns nil if a child survives being cloned into a fresh cgroup,
+// else what became of it. Only what a child's end told is remembered: too many
+// open files, say, is no answer. Without a helper nobody can try, and it is
+// taken to work, as it does nearly everywhere.
+func (o *Owner) cloneFails() error {
+	o.probe.mu.Lock()
+	defer o.probe.mu.Unlock()
+	if o.probe.known {
+		return o.probe.err
+	}
+	err := o.tryClone()
+	if errors.Is(err, helper.ErrNoHelper) {
+		err = nil
+	}
+	var ended *exec.ExitError
+	o.probe.known, o.probe.err = err == nil || errors.As(err, &ended), err
+	return err
+}
+
+func (o *Owner) tryClone() error {
+	base, err := o.cgroups.base()
+	if err != nil {
+		return err
+	}
+	c := &ledger.Cgroup{Path: contain.CgroupPath(base, proof.NewID())}
+	if err := contain.MakeCgroup(c); err != nil {
+		return err
+	}
+	defer contain.RemoveCgroup(c)
+	return o.helper.Probe(c.Path)
 }
 
 // joins tells whether a kept launch enters its cgroup by cgroup.procs.
-func (o *Owner) joins() bool { return !o.cloneWorks() }
+func (o *Owner) joins() bool { return o.cloneFails() != nil }
 
 // cgroups remembers where launches have their cgroups: to find out costs as
 // much as a fork. A directory that fails is asked for anew (forget), and one

@@ -214,8 +214,10 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 	}
 	// A cgroup is used wherever one can be had, and said so in the level.
 	base, err := o.cgroups.base()
-	if err == nil && !asked.Cgroup && !s.Kept && !o.cloneWorks() {
-		err = fmt.Errorf("a child cloned into a cgroup is killed, as where our own cgroup was once killed; a kept launch (Kept) can still have one: %w", o.probe.err)
+	if err == nil && !asked.Cgroup && !s.Kept {
+		if err = o.cloneFails(); err != nil {
+			err = fmt.Errorf("a child cloned into a cgroup does not live, as where our own cgroup was once killed; a kept launch (Kept) can still have one: %w", err)
+		}
 	}
 	if err == nil && !asked.Cgroup {
 		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: contain.CgroupPath(base, rec.ID)}

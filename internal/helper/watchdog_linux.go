@@ -79,13 +79,21 @@ func (b Binary) StartWatchdog(store *ledger.Store, o *ledger.Owner, self *host.P
 		c.Wait()
 		close(w.done)
 	}()
-	readyR.SetReadDeadline(time.Now().Add(30 * time.Second))
+	readyR.SetReadDeadline(time.Now().Add(comeUp))
 	if _, err := io.ReadFull(readyR, make([]byte, 1)); err != nil {
 		ctlW.Close()
+		c.Process.Kill() // a late one would be nobody's
+		select {
+		case <-w.done:
+		case <-time.After(5 * time.Second):
+		}
 		return nil, fmt.Errorf("start watchdog: it did not come up: %w", err)
 	}
 	return w, nil
 }
+
+// comeUp is how long a watchdog may take until it watches.
+var comeUp = 30 * time.Second
 
 // Done is closed when the watchdog has ended.
 func (w *Watchdog) Done() <-chan struct{} { return w.done }
