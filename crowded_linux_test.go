@@ -56,6 +56,7 @@ func playCrowded(o order) {
 	unix.Setrlimit(unix.RLIMIT_NOFILE, &lim)
 	fmt.Println("start:", err)
 	fmt.Println("launch:", state)
+	fmt.Println("children:", len(running(strings.Join(o.Command, " ")+" ")))
 	if err == nil {
 		p, _ := os.FindProcess(c.Process.Pid)
 		p.Kill()
@@ -82,8 +83,8 @@ func reached(o order) bool {
 
 func TestNoDescriptorIsLeft(t *testing.T) {
 	for step, want := range map[string][]string{
-		"after-fork":   {"launch: none", "close: <nil>"},
-		"after-record": {"start: <nil>", "launch: runs", "its end was noticed", "close: <nil>"},
+		"after-fork":   {"launch: none", "children: 0", "close: <nil>"},
+		"after-record": {"start: <nil>", "launch: runs", "children: 1", "its end was noticed", "close: <nil>"},
 	} {
 		t.Run(step, func(t *testing.T) {
 			dir := stateDir(t)
