@@ -26,6 +26,10 @@ var (
 	// another launch of the scope holds.
 	ErrNameHeld = errors.New("name is held")
 
+	// ErrStoppedEarly is matched by the error of a start whose launch was
+	// stopped, by its name or id, before its command began. Nothing runs.
+	ErrStoppedEarly = errors.New("it was stopped before it began")
+
 	// ErrStatusUnknown is returned by Wait if the keeper was killed and the
 	// kernel can't tell the leader's exit status (Linux before 6.15).
 	ErrStatusUnknown = errors.New("exit status unknown: the keeper died")

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -103,7 +105,12 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 	}
 	if err != nil {
 		// Nothing ran, or it was stopped: what was made is taken back.
+		_, gone := o.dir.Read(rec.ID)
 		l.undo()
+		if errors.Is(gone, fs.ErrNotExist) {
+			// Not an error of ours: somebody ended the intent meanwhile.
+			return fail(ErrStoppedEarly)
+		}
 		return nil, err
 	}
 	crash.Here("after-start")
@@ -362,6 +369,17 @@ func (l *Launch) startDirect(a startArgs) error {
 	if !contain.AtLeast(d.Level, l.rec.Require) {
 		return &LevelError{Required: Level(l.rec.Require), Available: Level(d.Level), Missing: "the command's own attributes"}
 	}
+	// Nobody is to stop it between the look at its record and the next one
+	// written: then its record would be gone and its name free.
+	release, err := l.o.dir.HoldStop(l.o.ctx, l.rec.ID)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", a.path, err)
+	}
+	unlock := sync.OnceFunc(release)
+	defer unlock()
+	if !l.o.dir.Has(l.rec.ID) {
+		return fmt.Errorf("start %s: %w", a.path, ErrStoppedEarly)
+	}
 	helper.CleanMask(func() { err = c.Start() })
 	if err != nil {
 		return err
@@ -385,6 +403,7 @@ func (l *Launch) startDirect(a startArgs) error {
 	}
 	if err != nil {
 		// User code runs and can't be written down: it must not stay.
+		unlock()
 		l.endChild(c)
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}

@@ -170,3 +170,38 @@ func TestHoppingTree(t *testing.T) {
 		})
 	}
 }
+
+// A launch that is stopped while it starts says so, and nothing of it runs.
+func TestStoppedWhileItStarts(t *testing.T) {
+	bothKinds(t, func(t *testing.T, kept bool) {
+		dir := stateDir(t)
+		o := openOwner(t, custody.Options{Dir: dir})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+				custody.Stop(context.Background(), "web", custody.StopOptions{Dir: dir})
+			}
+		}()
+		early := 0
+		for loop := true; loop; {
+			select {
+			case <-done:
+				loop = false
+			default:
+			}
+			c := sleeper(o, kept)
+			c.Name = "web"
+			switch err := c.Start(); {
+			case err == nil:
+				c.Launch().Kill(t.Context())
+			case errors.Is(err, custody.ErrStoppedEarly):
+				early++
+			case errors.Is(err, custody.ErrNameHeld):
+			default:
+				t.Errorf("start: %v", err)
+			}
+		}
+		t.Logf("%d starts were stopped early", early)
+	})
+}

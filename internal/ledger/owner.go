@@ -241,6 +241,12 @@ func (o *Owner) Read(id proof.ID) (*Record, error) {
 	return r, nil
 }
 
+// Has reports whether there is a record of the launch, whatever it says.
+func (o *Owner) Has(id proof.ID) bool {
+	_, err := o.root.Lstat(id.String() + ".json")
+	return err == nil
+}
+
 // Update reads a record, changes it and writes it back, alone among the
 // processes that do so.
 func (o *Owner) Update(id proof.ID, change func(*Record)) error {
