@@ -32,7 +32,7 @@ func (t *Tree) Compact() *Compact {
 	} else {
 		p.Close() // cheap, and most stops of a tree that is gone end here
 	}
-	table, err := t.tables()
+	table, err := t.rows()
 	if err != nil {
 		return nil
 	}

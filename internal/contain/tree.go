@@ -85,17 +85,25 @@ type Tree struct {
 	DeathTicks uint64 // boot clock at the owner's death where it was seen, else 0
 	Full       bool   // ask for every fact, not only until one proves
 
-	tables  Tables
+	tables  Tables          // with the marks of what started since the intent
+	rows    Tables          // without them
 	corpses map[uint64]bool // pidfs inodes of the dead that were listed before
 }
 
 // Of returns the tree of a record.
 func Of(rec *ledger.Record, here host.Place, tables Tables) *Tree {
+	t := &Tree{Rec: rec, Here: here, tables: tables, rows: tables}
 	if tables == nil {
-		// Anew at each call.
-		tables = func() (*host.Table, error) { return host.ReadMarked(CookieEnv, rec.IntentTicks) }
+		// Anew at each call. Where the launch was branded from birth a cookie
+		// says nothing more.
+		cookie := CookieEnv
+		if rec.Born {
+			cookie = ""
+		}
+		t.tables = func() (*host.Table, error) { return host.ReadMarked(cookie, rec.IntentTicks) }
+		t.rows = host.ReadTable
 	}
-	return &Tree{Rec: rec, Here: here, tables: tables}
+	return t
 }
 
 // place answers whether the record was made here.

@@ -126,6 +126,9 @@ func (t *Table) readMark(env string, pid int) {
 	if b := PeekBrand(pid); b != 0 {
 		t.branded[b] = append(t.branded[b], pid)
 	}
+	if env == "" {
+		return
+	}
 	if v, ok := PeekEnv(pid, env); ok {
 		t.cookied[v] = append(t.cookied[v], pid)
 	}

@@ -107,13 +107,15 @@ const batch = 128
 // them all, and none is made if no record needs it. It is made after their
 // locks were taken: what an owner started while it lived is in it.
 func endAll(ctx context.Context, store *ledger.Store, dead []*deadOwner, here host.Place, req Request, rep *Report) {
-	since := uint64(math.MaxUint64)
+	since, cookie := uint64(math.MaxUint64), ""
 	for _, o := range dead {
 		for _, r := range o.recs {
-			since = min(since, r.IntentTicks)
+			if since = min(since, r.IntentTicks); !r.Born {
+				cookie = contain.CookieEnv
+			}
 		}
 	}
-	shared := contain.Tables(sync.OnceValues(func() (*host.Table, error) { return host.ReadMarked(contain.CookieEnv, since) }))
+	shared := contain.Tables(sync.OnceValues(func() (*host.Table, error) { return host.ReadMarked(cookie, since) }))
 	for _, o := range dead {
 		o.end(ctx, store, here, shared, req, rep)
 		o.d.Close()
