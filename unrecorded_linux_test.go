@@ -2,7 +2,6 @@ package custody_test
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +36,7 @@ func TestNamespaceUnrecorded(t *testing.T) {
 	})
 	select {
 	case err := <-started:
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, custody.ErrStoppedEarly) {
 			t.Errorf("start: %v", err)
 		}
 	case <-time.After(20 * time.Second):
