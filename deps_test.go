@@ -62,7 +62,7 @@ func sources(t *testing.T, f func(dir, path string, file *ast.File, fset *token.
 		}
 		if d.IsDir() {
 			if _, err := os.Stat(filepath.Join(path, "go.mod")); path != "." && err == nil ||
-				d.Name() == "testdata" || path != "." && strings.HasPrefix(d.Name(), ".") || path == "tools" {
+				d.Name() == "testdata" || path != "." && strings.HasPrefix(d.Name(), ".") || path == "tools" || path == "vendor" {
 				return filepath.SkipDir
 			}
 			return nil
