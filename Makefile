@@ -6,6 +6,8 @@ TESTARGS ?=
 PKGS     ?= ./...
 # The packages in which goroutines, processes and locks meet.
 RACEPKGS ?= . ./proof ./internal/...
+# The browser pool's tests start their service as an ordinary user themselves.
+USERPKGS ?= . ./cmd/... ./foreground ./internal/... ./proof
 SYSTEMS  := linux darwin windows freebsd
 BUILDS   := linux/amd64 linux/386 linux/arm64 linux/arm \
             darwin/arm64 windows/amd64 windows/386 freebsd/amd64
@@ -22,7 +24,7 @@ test-race: ## the core under the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TESTARGS) $(RACEPKGS)
 
 test-user: ## the whole suite as an ordinary user, even when you are root
-	@GO="$(GO)" PKGS="$(PKGS)" TESTARGS="$(TESTARGS)" .ci/as-user
+	@GO="$(GO)" PKGS="$(USERPKGS)" TESTARGS="$(TESTARGS)" .ci/as-user
 
 vet: ## go vet for every system
 	@for os in $(SYSTEMS); do \

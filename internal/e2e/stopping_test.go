@@ -214,7 +214,7 @@ func TestC44_UninterruptibleSwept(t *testing.T) {
 // One tree with a member of every difficult kind: none is left within two
 // seconds of the owner's death. Alone, since the time counts.
 func TestMixed(t *testing.T) {
-	for _, lv := range []level{lineage, cgroupDirect, cgroupKept} {
+	for _, lv := range possible(t, []level{lineage, cgroupDirect, cgroupKept}) {
 		t.Run(lv.name, func(t *testing.T) {
 			r := newRig(t, lv)
 			l := r.owner().start(spec{Args: r.prog("mixed"), DefaultPlan: true})
