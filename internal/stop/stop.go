@@ -237,6 +237,7 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 	if s.Verdict != proof.Owned {
 		return true
 	}
+	r.mark(s)
 	begun()
 	r.left(len(s.Members))
 	began := host.StartNow()
@@ -277,6 +278,21 @@ func (r *run) phase(ctx context.Context, n int, ph Phase) bool {
 				}
 			}
 			r.signalEach(missed, ph.Signal)
+		}
+	}
+}
+
+// mark gives the brand to the members of a launch whose owner died between fork
+// and mark: what they fork from now on, and leave behind when they end, would be
+// known by nothing.
+func (r *run) mark(s *contain.Sighting) {
+	rec := r.tree.Rec
+	if rec.Leader != nil || rec.Brand == 0 {
+		return
+	}
+	for _, m := range s.Members {
+		if m.Finding.MaySignal() && host.Mark(m.Proc, host.Brand(rec.Brand)) == nil {
+			host.MarkBelow(m.Proc, host.Brand(rec.Brand))
 		}
 	}
 }
