@@ -4,7 +4,8 @@
 GO       ?= go
 TESTARGS ?=
 PKGS     ?= ./...
-# The packages in which goroutines, processes and locks meet.
+# The packages in which goroutines, processes and locks meet. The crash points
+# kill whole processes: they are for the plain run.
 RACEPKGS ?= . ./proof ./internal/...
 # The browser pool's tests start their service as an ordinary user themselves.
 USERPKGS ?= . ./cmd/... ./foreground ./internal/... ./proof
@@ -21,7 +22,7 @@ test: build ## the whole suite, as whoever you are
 	$(GO) test -timeout 20m $(TESTARGS) $(PKGS)
 
 test-race: ## the core under the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $(TESTARGS) $(RACEPKGS)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m -skip '^TestCrashPoints$$' $(TESTARGS) $(RACEPKGS)
 
 test-user: ## the whole suite as an ordinary user, even when you are root
 	@GO="$(GO)" PKGS="$(USERPKGS)" TESTARGS="$(TESTARGS)" .ci/as-user
