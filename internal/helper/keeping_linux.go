@@ -279,19 +279,19 @@ func (k *kept) released() bool {
 	}
 	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
 		defer store.Close()
-		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID})
+		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true})
 	}
 	return true
 }
 
 // sweepOwner removes the directory of an owner that died, if this was its last
-// launch.
+// launch. Whoever sweeps it already may be waiting for this keeper to end.
 func (k *kept) sweepOwner(death bool) {
 	if !death {
 		return
 	}
 	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
 		defer store.Close()
-		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, DeathTicks: k.death})
+		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true, DeathTicks: k.death})
 	}
 }

@@ -263,9 +263,18 @@ func (o *Owner) Update(id proof.ID, change func(*Record)) error {
 	return o.Write(r)
 }
 
-// Remove ends a record. A missing one is no error.
+// Remove ends a record. A missing one is no error. It waits for a writer, and
+// one that comes later finds nothing to update: a record never rises again.
 func (o *Owner) Remove(id proof.ID) error {
-	err := o.root.Remove(id.String() + ".json")
+	unlock, err := o.lockRange(id, rangeUpdate)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // with the whole directory
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	err = o.root.Remove(id.String() + ".json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

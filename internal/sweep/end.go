@@ -66,31 +66,41 @@ type Options struct {
 // End ends one launch of the owner whose directory is d. If another process is
 // ending it, End waits and returns what that came to.
 func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt Options) Result {
+	res, rec := end(ctx, d, id, here, opt)
+	if rec != nil && !opt.Keep {
+		endKeepers([]*ledger.Record{rec}, []Result{res}, here)
+	}
+	return res
+}
+
+// end is End without the wait for the keeper, which may be waiting for the
+// lock that is held here. It returns the record that it went by, if it got one.
+func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt Options) (Result, *ledger.Record) {
 	res := Result{ID: id}
 	release, err := hold(ctx, d, id, here, opt.Known)
 	if err != nil {
 		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
-		return res
+		return res, nil
 	}
 	defer release()
 	rec, err := d.Read(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		if opt.Known == nil {
 			res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
-			return res
+			return res, nil
 		}
 		known := *opt.Known
 		rec, err = &known, nil
 	}
 	if err != nil {
 		res.Outcome, res.Reason = string(stop.Incomplete), fmt.Sprintf("record can't be believed: %v", err)
-		return res
+		return res, nil
 	}
 	res.Name = rec.Name
 	if rec.State == ledger.Released {
 		res.Verdict, res.Outcome = proof.Foreign, Released
 		res.Reason = "released from custody; take it back with 'custody adopt' before stopping it"
-		return res
+		return res, nil
 	}
 	tree := contain.Of(rec, here, nil)
 	tree.DeathTicks = opt.DeathTicks
@@ -102,7 +112,7 @@ func End(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 			res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		}
 	}
-	return res
+	return res, rec
 }
 
 // hold takes the launch's stop lock. Whoever holds it is ending the launch and

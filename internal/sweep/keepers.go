@@ -11,10 +11,14 @@ import (
 	"github.com/custody-project/custody/proof"
 )
 
-// A keeper ends by itself when its launch is gone. One that was stopped by a
-// signal can't, and would stay for good: a sweep that ended its launch ends it
-// too, after some patience, by its recorded identity.
-const keeperPatience = time.Second
+// A keeper ends by itself when its launch is gone, and a stop that has returned
+// leaves none behind: it is waited for. One that was stopped by a signal is
+// continued after a while; one that still can't end is killed, by its recorded
+// identity.
+const (
+	keeperWake     = time.Second
+	keeperPatience = 10 * time.Second
+)
 
 func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 	var left []*ledger.Record
@@ -23,8 +27,8 @@ func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 			left = append(left, r)
 		}
 	}
-	pause := time.Millisecond
-	for end := time.Now().Add(keeperPatience); len(left) > 0; pause = min(2*pause, 50*time.Millisecond) {
+	pause, began, woken := time.Millisecond, time.Now(), false
+	for ; len(left) > 0; pause = min(2*pause, 50*time.Millisecond) {
 		var live []*ledger.Record
 		for _, r := range left {
 			if keeperLives(r) {
@@ -32,8 +36,14 @@ func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 			}
 		}
 		left = live
-		if time.Now().After(end) {
+		if time.Since(began) > keeperPatience {
 			break
+		}
+		if time.Since(began) > keeperWake && !woken {
+			woken = true
+			for _, r := range left {
+				stop.WakeKeeper(contain.Of(r, here, nil))
+			}
 		}
 		if len(left) > 0 {
 			time.Sleep(pause)

@@ -24,6 +24,7 @@ type Request struct {
 	Scope      string   // empty: every scope
 	Owner      proof.ID // zero: every owner of the scope
 	DryRun     bool
+	Busy       bool   // leave an owner that another process is sweeping to it
 	DeathTicks uint64 // boot clock at the owner's death, where it was seen
 	Event      func(proof.ID, stop.Sent)
 	Told       func(proof.ID, stop.Progress)
@@ -76,7 +77,7 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 			if err := ctx.Err(); err != nil {
 				return rep, err
 			}
-			if o := openDead(ctx, store, scope, id, here, flush, &rep); o != nil {
+			if o := openDead(ctx, store, scope, id, here, req.Busy, flush, &rep); o != nil {
 				dead = append(dead, o)
 			}
 			if len(dead) >= batch {
@@ -132,7 +133,7 @@ func (rep *Report) aside(store *ledger.Store, scope string, id proof.ID, path st
 // openDead opens and locks an owner that is dead, and reads its records; nil if
 // it lives, or is not ours to clean up after. before is called once if it has
 // to wait for another sweeper.
-func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, before func(), rep *Report) *deadOwner {
+func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, busy bool, before func(), rep *Report) *deadOwner {
 	aside := func(path string, err error) { rep.aside(store, scope, id, path, err) }
 	d, err := store.OpenOwner(scope, id)
 	if err != nil {
@@ -145,7 +146,12 @@ func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.I
 			d.Close()
 		}
 	}()
-	locked, err := lockDead(ctx, d, here, before)
+	var locked bool
+	if busy {
+		locked, err = d.TryLock()
+	} else {
+		locked, err = lockDead(ctx, d, here, before)
+	}
 	if err != nil {
 		aside(d.Path(), err)
 		return nil
