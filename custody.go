@@ -106,6 +106,7 @@ type Owner struct {
 	mu       sync.Mutex
 	launches map[proof.ID]*Launch
 	closed   bool
+	adopting sync.Mutex      // one Adopt at a time
 	starting sync.WaitGroup  // starts in flight, counted under mu while not closed
 	closing  context.Context // done when Close begins
 	noMore   context.CancelFunc

@@ -37,6 +37,10 @@ var (
 	// ErrClosed is returned by the methods of a closed Owner.
 	ErrClosed = errors.New("owner is closed")
 
+	// ErrTaken is matched by the error of an Adopt of a launch that a living
+	// owner has.
+	ErrTaken = errors.New("launch has a living owner")
+
 	// ErrNotFound is matched by the error of a command about a launch that no
 	// record names.
 	ErrNotFound = errors.New("no such launch")
@@ -97,3 +101,25 @@ func (e *NameHeldError) Error() string { return e.text }
 
 // Is matches ErrNameHeld.
 func (e *NameHeldError) Is(target error) bool { return target == ErrNameHeld }
+
+// TakenError says which living owner has a launch.
+type TakenError struct {
+	Launch, Owner ID
+	PID           int      // of the owner
+	Command       []string // of the owner: its program's name
+	self          bool
+}
+
+func (e *TakenError) Error() string {
+	who := fmt.Sprintf("process %d", e.PID)
+	if len(e.Command) > 0 {
+		who += fmt.Sprintf(" (%s)", e.Command[0])
+	}
+	if e.self {
+		who = "another owner in this process"
+	}
+	return fmt.Sprintf("launch %s is owned by %s, which is alive; it can be adopted once that has ended or closed", e.Launch.Short(), who)
+}
+
+// Is matches ErrTaken.
+func (e *TakenError) Is(target error) bool { return target == ErrTaken }

@@ -14,6 +14,7 @@ type EventKind string
 
 const (
 	LaunchStarted    EventKind = "started"
+	LaunchAdopted    EventKind = "adopted"
 	LeaderExited     EventKind = "leader-exited"
 	SignalSent       EventKind = "signal"
 	SignalRefused    EventKind = "refused"

@@ -31,7 +31,7 @@ type LaunchInfo struct {
 	ID           ID                `json:"id"`
 	Scope        string            `json:"scope"`
 	Name         string            `json:"name"`
-	State        string            `json:"state"` // intent, running, stopping, exited, released, gone, foreign, unsure
+	State        string            `json:"state"` // intent, running, stopping, exited, released, ended, gone, foreign, unsure
 	Level        Level             `json:"level"`
 	OnOwnerDeath OnOwnerDeath      `json:"on_owner_death"`
 	Owner        OwnerInfo         `json:"owner"`
@@ -45,6 +45,8 @@ type LaunchInfo struct {
 	Members      []Member          `json:"processes"` // the same, with what is known of each
 
 	KeeperPID int      `json:"keeper_pid,omitempty"`
+	Exit      *Exit    `json:"exit,omitempty"` // the leader's end
+	Log       *LogInfo `json:"log,omitempty"`
 	Verdict   Verdict  `json:"verdict"`
 	Reason    string   `json:"reason"`
 	Suspects  []Member `json:"suspects,omitempty"` // tied to the launch, but not proven
@@ -78,13 +80,14 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 	info := LaunchInfo{
 		ID: r.ID, Scope: r.Scope, Name: r.Name, State: string(r.State), Level: Level(r.Level),
 		OnOwnerDeath: OnOwnerDeath(r.OnOwnerDeath), StartedAt: r.StartedAt, Command: r.Command,
-		Owner:  OwnerInfo{ID: r.Owner, PID: v.owner.Process.PID, Alive: v.alive},
+		Owner:  v.ownerInfo(),
 		Labels: r.Labels, Dirs: []string{}, Members: members(s), Verdict: s.Verdict, Reason: s.Reason,
 	}
 	info.PIDs = make([]int, len(info.Members))
 	for i, m := range info.Members {
 		info.PIDs[i] = m.PID
 	}
+	info.Exit, info.Log = exitOf(r.Exit), v.logInfo()
 	if info.Labels == nil {
 		info.Labels = map[string]string{}
 	}
@@ -100,7 +103,7 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 		}
 		info.Dirs = append(info.Dirs, asset.Inside(a))
 	}
-	if s.Verdict != proof.Owned && r.State != ledger.Released {
+	if s.Verdict != proof.Owned && r.State != ledger.Released && r.State != ledger.Ended {
 		info.State = s.Verdict.String()
 	}
 	for _, p := range s.Suspects {

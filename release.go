@@ -16,14 +16,6 @@ func Release(ctx context.Context, launch string, opt ListOptions) (ID, error) {
 	})
 }
 
-// Adopt takes a released launch back into custody, if a live process is proven
-// to be of it. If its owner is dead by now, the next sweep ends it.
-func Adopt(ctx context.Context, launch string, opt ListOptions) (ID, error) {
-	return change(ctx, launch, opt, "adopt", func(d *ledger.Owner, id ID, here host.Place) error {
-		return sweep.Reclaim(ctx, d, id, here)
-	})
-}
-
 // change finds one launch and changes its record.
 func change(ctx context.Context, launch string, opt ListOptions, verb string, f func(*ledger.Owner, ID, host.Place) error) (ID, error) {
 	v, d, err := find(ctx, launch, opt)

@@ -31,10 +31,9 @@ func TestReleasedThenClosed(t *testing.T) {
 			if n := len(o.Launches()); n != 0 {
 				t.Errorf("%d launches", n)
 			}
-			list := custody.ListOptions{Dir: dir}
 			id := c.Launch().ID().String()
 			if back {
-				_, err := custody.Adopt(t.Context(), id, list)
+				_, err := custody.Adopt(t.Context(), id, custody.AdoptOptions{Dir: dir})
 				must(t, err)
 				if n := len(o.Launches()); n != 1 {
 					t.Errorf("%d launches after it was taken back", n)
@@ -49,7 +48,7 @@ func TestReleasedThenClosed(t *testing.T) {
 				t.Errorf("taken back %v: %d are running", back, n)
 			}
 			if !back {
-				_, err := custody.Adopt(t.Context(), id, list)
+				_, err := custody.Adopt(t.Context(), id, custody.AdoptOptions{Dir: dir})
 				must(t, err)
 				_, err = custody.Stop(t.Context(), id, custody.StopOptions{Dir: dir})
 				must(t, err)
@@ -81,7 +80,7 @@ func playReleaser(o order) {
 	<-c.Launch().Exited()
 	time.Sleep(300 * time.Millisecond) // the keeper takes note
 	if o.Survive {
-		if _, err := custody.Adopt(ctx, c.Launch().ID().String(), custody.ListOptions{Dir: o.Dir}); err != nil {
+		if _, err := custody.Adopt(ctx, c.Launch().ID().String(), custody.AdoptOptions{Dir: o.Dir}); err != nil {
 			fatal(err)
 		}
 	}
@@ -110,7 +109,7 @@ func TestKeeperOfAReleasedLaunch(t *testing.T) {
 			if left() != 1 {
 				t.Error("a released launch was ended with its leader")
 			}
-			_, err = custody.Adopt(t.Context(), id, custody.ListOptions{Dir: dir})
+			_, err = custody.Adopt(t.Context(), id, custody.AdoptOptions{Dir: dir})
 			must(t, err)
 			_, err = custody.Stop(t.Context(), id, custody.StopOptions{Dir: dir})
 			must(t, err)

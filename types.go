@@ -119,7 +119,7 @@ type StopResult struct {
 	ID        ID         `json:"id"`
 	Name      string     `json:"name,omitempty"`
 	Verdict   Verdict    `json:"verdict"`
-	Outcome   string     `json:"outcome"` // gone, incomplete, foreign, survives, released, would-stop, would-free
+	Outcome   string     `json:"outcome"` // gone, incomplete, foreign, survives, released, ended, would-stop, would-free
 	Reason    string     `json:"reason,omitempty"`
 	Signalled []int      `json:"signalled"` // pids, each once
 	Signals   []Sent     `json:"signals"`   // in the order in which they were sent

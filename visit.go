@@ -116,6 +116,7 @@ func (v visited) matches(launch string) bool {
 
 // only returns the one launch found.
 func only(launch string, found []visited, aside []SetAside) (visited, error) {
+	found = living(found)
 	switch len(found) {
 	case 1:
 		return found[0], nil
@@ -130,6 +131,24 @@ func only(launch string, found []visited, aside []SetAside) (visited, error) {
 		ids = append(ids, v.rec.ID.String())
 	}
 	return visited{}, fmt.Errorf("launch %q: %d launches match, name one by its id: %s", launch, len(found), strings.Join(ids, " "))
+}
+
+// living leaves out what has ended, if something has not; else all but the
+// last that ended.
+func living(found []visited) []visited {
+	var live []visited
+	var last *visited
+	for i, v := range found {
+		if v.rec.State != ledger.Ended {
+			live = append(live, v)
+		} else if last == nil || v.rec.EndedAt.After(last.rec.EndedAt) {
+			last = &found[i]
+		}
+	}
+	if len(live) == 0 && last != nil {
+		return []visited{*last}
+	}
+	return live
 }
 
 // find finds the one launch that is meant, and opens its owner's directory.

@@ -14,8 +14,33 @@ func releaseCommand() *cobra.Command {
 }
 
 func adoptCommand() *cobra.Command {
-	return changeCommand("adopt", "Take a released launch back into custody, if a live process is proven to be of it",
-		"adopted %s\n", custody.Adopt)
+	var owner string
+	c := &cobra.Command{
+		Use: "adopt ID|NAME", Short: "Take over a launch that outlived its owner, or one that was released",
+		Long: `adopt takes over a launch that outlived its owner, on behalf of a process: that
+owns it as long as it lives. Of several who try exactly one wins; the others are
+told who has it. A launch may have ended meanwhile: its status says how.
+
+A released launch is taken back into custody, if a live process is proven to be
+of it.`,
+		Example: `  custody adopt llama --json
+  custody adopt llama --owner 4711`,
+		Args:              one("launch", "custody adopt llama"),
+		ValidArgsFunction: completeLaunch,
+		RunE: func(c *cobra.Command, args []string) error {
+			pid, err := ownerPID(owner)
+			if err != nil {
+				return err
+			}
+			id, err := custody.Adopt(c.Context(), args[0], custody.AdoptOptions{Dir: global.dir, Scope: global.scope, AllowNetworkFS: global.net, PID: pid})
+			if err != nil {
+				return err
+			}
+			return printStatus(c.Context(), id.String())
+		},
+	}
+	c.Flags().StringVar(&owner, "owner", "parent", "the process that owns the launch from now on: a `PID`, or parent")
+	return c
 }
 
 func forgetCommand() *cobra.Command {

@@ -44,7 +44,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 	c.SetVersionTemplate("custody {{.Version}}\n")
 	f := c.PersistentFlags()
 	f.StringVar(&global.dir, "dir", "", "state `DIRECTORY` (default: $CUSTODY_DIR, else the user's state directory)")
-	f.StringVar(&global.scope, "scope", "", "`SCOPE`: the name an application gives its owners (run: default run; else: every one)")
+	f.StringVar(&global.scope, "scope", "", "`SCOPE`: the name an application gives its owners (default: run for run, start for start; else every one)")
 	f.BoolVar(&global.json, "json", false, "print JSON, errors too")
 	f.StringVar(&global.color, "color", "auto", "colour the output: `WHEN` is auto, always or never")
 	f.BoolVar(&global.net, "allow-network-fs", false, "accept a state directory on a network file system")
@@ -59,8 +59,8 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 			c.AddCommand(cmd)
 		}
 	}
-	add("Own:", runCommand(), stopCommand(), releaseCommand(), adoptCommand(), forgetCommand())
-	add("See:", lsCommand(), treeCommand(), explainCommand())
+	add("Own:", runCommand(), startCommand(), stopCommand(), waitCommand(), releaseCommand(), adoptCommand(), forgetCommand())
+	add("See:", lsCommand(), statusCommand(), treeCommand(), explainCommand())
 	add("Care:", sweepCommand(), doctorCommand())
 	add("Learn:", demoCommand(), versionCommand(), manCommand())
 	c.SetHelpCommandGroupID("Learn:")

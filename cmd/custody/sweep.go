@@ -82,7 +82,7 @@ func (s *screen) swept(rep custody.SweepReport, dry bool) {
 		if dry {
 			sep = ", of which "
 		}
-		for _, o := range []string{"gone", "would-stop", "would-free", "incomplete", "survives", "foreign", "released"} {
+		for _, o := range []string{"gone", "would-stop", "would-free", "incomplete", "survives", "foreign", "released", "ended"} {
 			if counts[o] > 0 {
 				line += fmt.Sprintf("%s%d %s", sep, counts[o], o)
 				sep = ", "

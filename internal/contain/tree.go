@@ -147,7 +147,11 @@ type look struct {
 func (t *Tree) Look(deep bool) (*Sighting, error) {
 	l := &look{Tree: t, s: &Sighting{}, place: t.place(), marks: map[int]*Member{}, judged: map[int]bool{}}
 	l.s.Evidence = l.place
-	if l.here() {
+	switch {
+	case t.Rec.State == ledger.Ended:
+		// Proven gone before, and never looked for again.
+		l.s.Verdict, l.s.Reason = proof.Gone, "it has ended"
+	case l.here():
 		l.find(deep)
 		l.conclude()
 	}

@@ -2,8 +2,9 @@ package helper
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/custody-project/custody/internal/contain"
@@ -168,16 +169,28 @@ func (k *kept) childless() bool {
 }
 
 func (k *kept) noteExit(status uint32) {
-	ws := syscall.WaitStatus(status)
-	x := &ledger.Exit{Code: ws.ExitStatus(), Status: status}
-	if ws.Signaled() {
-		x.Signal = stop.SignalName(ws.Signal())
-	}
-	k.dir.Update(k.spec.ID, func(r *ledger.Record) {
-		if r.Exit = x; r.State != ledger.Released {
+	x := sweep.ExitOf(status)
+	k.update(func(r *ledger.Record) {
+		if r.Exit = x; r.State != ledger.Released && r.State != ledger.Ended {
 			r.State = ledger.Exited
 		}
 	})
+}
+
+// update changes the record where it lies by now: another owner may have taken
+// the launch over.
+func (k *kept) update(change func(*ledger.Record)) error {
+	err := k.dir.Update(k.spec.ID, change)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	now, lerr := ledger.Locate(k.dir, k.spec.ID)
+	if lerr != nil {
+		return err
+	}
+	k.dir.Close()
+	k.dir = now
+	return k.dir.Update(k.spec.ID, change)
 }
 
 // noteMembers records the members that left the leader's group and session.
@@ -205,7 +218,7 @@ func (k *kept) noteMembers() {
 		if i < len(k.rec.Members) && out[i] == k.rec.Members[i] && len(out) == len(k.rec.Members) {
 			continue
 		}
-		k.dir.Update(k.spec.ID, func(r *ledger.Record) { r.Members = out; k.rec = r })
+		k.update(func(r *ledger.Record) { r.Members = out; k.rec = r })
 		return
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/custody-project/custody/proof"
 )
@@ -79,23 +80,30 @@ func readClaim(root *os.Root, name string) (Claim, error) {
 	return c, decode(b, &c)
 }
 
-// recorded reports whether the record of the launch that holds a name is
-// there, with its first owner or with another one that took it over.
+// recorded reports whether the launch that holds a name has a record, with its
+// first owner or with another one that took it over, and has not ended.
 func (s *Store) recorded(scope string, c Claim) bool {
-	file := c.Launch.String() + ".json"
-	if _, err := s.root.Lstat(filepath.Join(scope, c.Owner.String(), file)); !errors.Is(err, fs.ErrNotExist) {
+	holds := func(owner proof.ID) bool {
+		_, err := s.root.Lstat(filepath.Join(scope, owner.String(), c.Launch.String()+".json"))
+		if err != nil {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		o, err := s.OpenOwner(scope, owner)
+		if err != nil {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		defer o.Close()
+		r, err := o.Read(c.Launch)
+		if err != nil {
+			return !errors.Is(err, fs.ErrNotExist)
+		}
+		return r.State != Ended
+	}
+	if holds(c.Owner) {
 		return true
 	}
 	owners, _, err := s.Owners(scope)
-	if err != nil {
-		return true
-	}
-	for _, id := range owners {
-		if _, err := s.root.Lstat(filepath.Join(scope, id.String(), file)); !errors.Is(err, fs.ErrNotExist) {
-			return true
-		}
-	}
-	return false
+	return err != nil || slices.ContainsFunc(owners, holds)
 }
 
 // ClaimName takes a name for a launch. The name is free when nobody claims it

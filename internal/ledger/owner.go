@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/proof"
@@ -28,6 +30,7 @@ const (
 	lockFile  = "lock"
 	ownerFile = "owner.json"
 	namesDir  = "names"
+	logsDir   = "logs"
 	newPrefix = ".new-" // of an owner's directory that is being made
 	oldPrefix = ".old-" // of one that is being removed
 )
@@ -122,6 +125,13 @@ func OpenStoreOf(o *Owner) (*Store, error) {
 // Path returns the owner's directory.
 func (o *Owner) Path() string { return o.path }
 
+// LogPath returns the newest file of a launch's log. It lies beside the
+// owners' directories, so that it stays where it is when the launch is taken
+// over.
+func (o *Owner) LogPath(id proof.ID) string {
+	return filepath.Join(filepath.Dir(o.path), logsDir, id.String()+".log")
+}
+
 // Close lets go of the directory and of the lock, if held.
 func (o *Owner) Close() error {
 	o.Unlock()
@@ -149,6 +159,21 @@ func (o *Owner) TryLock() (bool, error) {
 	}
 	o.lock = f
 	return true, nil
+}
+
+// Lock is TryLock that waits, for a lock that is only ever held for a moment.
+func (o *Owner) Lock(ctx context.Context) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		locked, err := o.TryLock()
+		if locked || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("owner %s: %s holds its lock: %w", o.ID, o.Holder(), ctx.Err())
+		case <-time.After(pause):
+		}
+	}
 }
 
 // openLock opens the lock file for writing, or for reading where the file
@@ -235,7 +260,8 @@ func (o *Owner) Read(id proof.ID) (*Record, error) {
 	if r.ID != id {
 		return nil, fmt.Errorf("names launch %s, but its file is named %s", r.ID, id)
 	}
-	if r.Owner != o.ID || r.Scope != o.Scope {
+	// One that is being taken over names both its old owner and its new one.
+	if r.Owner != o.ID && r.TakenBy != o.ID || r.Scope != o.Scope {
 		return nil, fmt.Errorf("names owner %s of scope %q, but lies in the directory of %s of %q", r.Owner, r.Scope, o.ID, o.Scope)
 	}
 	return r, nil

@@ -38,6 +38,7 @@ const (
 	Stopping State = "stopping" // stop phases have begun
 	Exited   State = "exited"   // the leader ended, members or assets may be left
 	Released State = "released" // handed out of custody
+	Ended    State = "ended"    // proven gone, everything freed: kept for its exit status and log
 )
 
 // OnOwnerDeath says what becomes of a launch whose owner died.
@@ -76,6 +77,15 @@ const (
 type Cgroup struct {
 	Path string `json:"path"` // absolute, in the file system
 	ID   uint64 `json:"id"`   // 64-bit kernel id, 0 until made
+}
+
+// Log is where the output of a launch goes: files of bounded size in the
+// scope's directory of logs, so that they stay where they are when the launch
+// is taken over.
+type Log struct {
+	MaxBytes int64 `json:"max_bytes"`            // of one file
+	Files    int   `json:"files"`                // the newest one included
+	Lost     int64 `json:"lost_bytes,omitempty"` // output that could not be written
 }
 
 // Exit is the leader's end.
@@ -121,6 +131,10 @@ type Record struct {
 	PhasesSent int     `json:"phases_sent,omitempty"` // stop phases already begun
 	Exit       *Exit   `json:"exit,omitempty"`
 	Assets     []Asset `json:"assets,omitempty"`
+	Log        *Log    `json:"log,omitempty"`
+
+	TakenBy proof.ID  `json:"taken_by,omitzero"` // the owner that is taking the launch over
+	EndedAt time.Time `json:"ended_at,omitzero"` // when it was proven gone
 
 	Command   []string  `json:"command"`
 	StartedAt time.Time `json:"started_at"` // for people only
@@ -137,6 +151,7 @@ type OwnerRecord struct {
 	Process  proof.Identity `json:"process"`
 	Command  []string       `json:"command,omitempty"`
 	Closed   bool           `json:"closed,omitempty"`
+	Behalf   bool           `json:"on_behalf,omitempty"` // of a process that holds no lock: it lives while that does
 	OpenedAt time.Time      `json:"opened_at"`
 }
 
@@ -204,7 +219,7 @@ func EncodeRecord(r *Record) ([]byte, error) {
 }
 
 var (
-	states = map[State]bool{Intent: true, Running: true, Stopping: true, Exited: true, Released: true}
+	states = map[State]bool{Intent: true, Running: true, Stopping: true, Exited: true, Released: true, Ended: true}
 	levels = map[string]bool{"": true, "process": true, "group": true, "lineage": true, "cgroup": true, "pidns": true, "job": true}
 )
 
@@ -228,6 +243,8 @@ func (r *Record) check() error {
 		return fmt.Errorf("state %s without a leader", r.State)
 	case len(r.Phases) == 0 || len(r.Phases) > 32 || len(r.DeathPhases) == 0 || len(r.DeathPhases) > 32:
 		return fmt.Errorf("%d phases and %d death phases: want 1 to 32", len(r.Phases), len(r.DeathPhases))
+	case r.Log != nil && (r.Log.MaxBytes < 1 || r.Log.Files < 1 || r.Log.Files > 1000 || r.Log.Lost < 0):
+		return fmt.Errorf("log of %d files of %d bytes, %d lost", r.Log.Files, r.Log.MaxBytes, r.Log.Lost)
 	case r.PhasesSent < 0:
 		return fmt.Errorf("phases_sent %d", r.PhasesSent)
 	}

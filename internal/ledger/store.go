@@ -89,7 +89,7 @@ func (s *Store) Scopes() ([]string, []Odd, error) {
 // Owners lists the owners of a scope, live or dead.
 func (s *Store) Owners(scope string) ([]proof.ID, []Odd, error) {
 	names, odd, err := s.list(scope, func(name string) error {
-		if name == namesDir {
+		if name == namesDir || name == logsDir {
 			return errSkip
 		}
 		_, err := proof.ParseID(name)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/custody-project/custody/proof"
 )
 
 // unfinished is how long the making of an owner's directory may take before
@@ -41,7 +43,33 @@ func (s *Store) Tidy(scope string) error {
 			return err
 		}
 	}
-	return s.tidyNames(scope)
+	return errors.Join(s.tidyNames(scope), s.tidyLogs(scope))
+}
+
+// tidyLogs removes the logs of launches that have no record any more.
+func (s *Store) tidyLogs(scope string) error {
+	d, err := s.root.Open(filepath.Join(scope, logsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	files, err := d.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range files {
+		base, _, _ := strings.Cut(n, ".")
+		id, err := proof.ParseID(base)
+		if err != nil || s.written(scope, id) {
+			continue
+		}
+		// A new launch's log is made after its record: what has none is old.
+		s.root.Remove(filepath.Join(scope, logsDir, n))
+	}
+	return nil
 }
 
 // tidyNames removes the claims whose record has ended: they hold nothing. What

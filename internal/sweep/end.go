@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"syscall"
 	"time"
 
@@ -26,7 +25,7 @@ type Result struct {
 	ID        proof.ID
 	Name      string
 	Verdict   proof.Verdict
-	Outcome   string // gone, incomplete, foreign, survives, released, would-stop, would-free
+	Outcome   string // gone, incomplete, foreign, survives, released, ended, would-stop, would-free
 	Reason    string
 	Sent      []stop.Sent
 	Survivors []stop.Survivor
@@ -36,6 +35,7 @@ type Result struct {
 // Outcomes besides those of package stop.
 const (
 	Released  = "released"   // handed out of custody
+	Ended     = "ended"      // gone before, its exit status is kept
 	Survives  = "survives"   // its owner is dead and it is to live on
 	WouldStop = "would-stop" // dry run: members would be signalled
 	WouldFree = "would-free" // dry run: nothing lives, the record would end
@@ -84,6 +84,14 @@ func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 	}
 	defer release()
 	rec, err := d.Read(id)
+	if errors.Is(err, fs.ErrNotExist) && movable(opt.Known) {
+		// Another owner may have taken it over.
+		if now, e := ledger.Locate(d, id); e == nil {
+			defer now.Close()
+			release()
+			return end(ctx, now, id, here, opt)
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if opt.Known == nil {
 			res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
@@ -102,6 +110,10 @@ func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 		res.Reason = "released from custody; take it back with 'custody adopt' before stopping it"
 		return res, nil
 	}
+	if rec.State == ledger.Ended {
+		res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "it has ended"
+		return res, rec
+	}
 	tree := contain.Of(rec, here, nil)
 	tree.DeathTicks = opt.DeathTicks
 	rep := run(ctx, d, rec, tree, opt)
@@ -113,6 +125,12 @@ func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 		}
 	}
 	return res, rec
+}
+
+// movable reports whether the record of a launch may lie with another owner by
+// now.
+func movable(known *ledger.Record) bool {
+	return known == nil || known.OnOwnerDeath == ledger.Survive
 }
 
 // hold takes the launch's stop lock. Whoever holds it is ending the launch and
@@ -263,7 +281,7 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 		}
 	}
 	crash.Here("before-end")
-	if err := d.Remove(rec.ID); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := endRecord(d, rec, failed, res); err != nil {
 		return fmt.Errorf("end record: %w", err)
 	}
 	crash.Here("after-end")
@@ -272,6 +290,24 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 		d.ReleaseName(rec.Name, rec.ID)
 	}
 	return nil
+}
+
+// endRecord ends a record. That of a launch that outlives its owner stays, as
+// ended: somebody may still ask how it ended, and what it said.
+func endRecord(d *ledger.Owner, rec *ledger.Record, failed bool, res *Result) error {
+	if rec.OnOwnerDeath != ledger.Survive || rec.Leader == nil || rec.State == ledger.Released || failed {
+		return d.Remove(rec.ID)
+	}
+	err := d.Update(rec.ID, func(r *ledger.Record) {
+		r.State, r.EndedAt = ledger.Ended, time.Now().UTC()
+		r.Assets, r.Cgroup, r.Members = nil, nil, nil
+	})
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// A full disk: better a name that is free than an exit status.
+	res.Reason = fmt.Sprintf("how it ended could not be kept: %v", err)
+	return d.Remove(rec.ID)
 }
 
 // Plan turns recorded phases into a stop plan.

@@ -168,6 +168,10 @@ func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.I
 	if alive := OwnerAlive(rec, here); alive != proof.No && !rec.Closed {
 		// The lock is free and yet its process lives, or it is of a place we
 		// can't look into: then it is not ours to clean up after.
+		if alive == proof.Yes && rec.Behalf {
+			rep.Live++
+			return nil
+		}
 		if alive == proof.Unknown {
 			untouched(d, rec, here, rep)
 			return nil
@@ -270,6 +274,16 @@ func lockDead(ctx context.Context, d *ledger.Owner, here host.Place, before func
 // nothing of it lives. It reports false if the launch must be stopped.
 func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.Tables, req Request) (Result, bool) {
 	res := Result{ID: r.ID, Name: r.Name}
+	if r.State == ledger.Ended {
+		res.Verdict, res.Outcome, res.Reason = proof.Gone, Ended, "it has ended; its exit status and log are kept for a day"
+		if age := time.Since(r.EndedAt); age > keptEnded && !req.DryRun {
+			res.Reason = "it ended more than a day ago"
+			if err := d.Remove(r.ID); err != nil {
+				res.Reason = err.Error()
+			}
+		}
+		return res, true
+	}
 	read := r
 	released := r.State == ledger.Released
 	if released {
@@ -344,6 +358,10 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	}
 	return res, false
 }
+
+// keptEnded is how long the record of a launch that has ended is kept for who
+// may ask how.
+const keptEnded = 24 * time.Hour
 
 // survivor looks again at a launch that is to live on: it is concluded once
 // nothing of it is left, and never signalled.

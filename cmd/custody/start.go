@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/custody-project/custody"
+	"github.com/spf13/cobra"
+)
+
+type startFlags struct {
+	launchFlags
+	linger bool
+	owner  string
+}
+
+func startCommand() *cobra.Command {
+	var f startFlags
+	c := &cobra.Command{
+		Use:   "start [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Start a command in the background that outlives us, and can be found, taken over and stopped for certain",
+		Long: `Start a command in the background. It goes on when this process and its parent
+end; a small keeper stays above it, collects what it orphans and writes down how
+it ends. Its output goes to a log of bounded size.
+
+start returns once the command was executed and its record is complete, and
+prints it. From then on 'custody status', 'logs', 'wait' and 'stop' know it by
+its id or name. When the command has ended what is left of its tree is stopped;
+how it ended is kept for a day.
+
+125 means custody failed, 126 that the command can't be executed, 127 that it
+was not found: nothing runs then.`,
+		Example: `  custody start --name llama -- llama-server --port 8000
+  custody start --name db --own-dir /srv/scratch/db -- postgres -D /srv/scratch/db
+  custody start --owner $$ --json -- ./engine`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			return start(c.Context(), f, args)
+		},
+	}
+	fl := c.Flags()
+	fl.SetInterspersed(false)
+	f.launchFlags.add(c)
+	fl.BoolVar(&f.linger, "linger", false, "let descendants live on after the command has ended")
+	fl.StringVar(&f.owner, "owner", "", "let this process own the launch as long as it lives: a `PID`, or parent (default: nobody, who adopts it first)")
+	return c
+}
+
+func start(ctx context.Context, f startFlags, args []string) error {
+	if len(args) == 0 {
+		return errors.New("start: no command; write it after --, as in 'custody start -- ./server'")
+	}
+	spec, err := f.spec()
+	if err != nil {
+		return err
+	}
+	spec.OnOwnerDeath, spec.Linger = custody.Survive, f.linger
+	pid := 0
+	if f.owner != "" {
+		if pid, err = ownerPID(f.owner); err != nil {
+			return err
+		}
+	}
+	o, err := f.open(ctx, "start")
+	if err != nil {
+		return err
+	}
+	cmd := f.command(o, spec, args)
+	if err := cmd.Start(); err != nil {
+		o.Close()
+		return startError(err)
+	}
+	id := cmd.Launch().ID()
+	if err := o.Close(); err != nil {
+		return err
+	}
+	if pid != 0 {
+		opt := custody.AdoptOptions{Dir: global.dir, AllowNetworkFS: global.net, PID: pid}
+		if _, err := custody.Adopt(ctx, id.String(), opt); err != nil {
+			return fmt.Errorf("%w; the launch runs, 'custody stop %s' ends it", err, id.Short())
+		}
+	}
+	return printStatus(ctx, id.String())
+}
+
+// ownerPID reads the process on whose behalf something is owned.
+func ownerPID(s string) (int, error) {
+	if s == "parent" {
+		return os.Getppid(), nil
+	}
+	pid, err := strconv.Atoi(s)
+	if err != nil || pid < 1 {
+		return 0, fmt.Errorf("owner %.40q: want the pid of a process, or parent", s)
+	}
+	return pid, nil
+}

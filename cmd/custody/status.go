@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/custody-project/custody"
+	"github.com/spf13/cobra"
+)
+
+func statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status ID|NAME", Short: "Tell what is the matter with one launch",
+		Long: `status asks the kernel about one launch and says one of
+
+  running   a proven member lives
+  exited    it has ended, and how its command ended is known
+  gone      it has ended, and that is not known
+  foreign   it is of another machine or PID namespace, or was released
+  unsure    something could not be asked; the reason says what
+
+It changes nothing, and exits with 0 whatever the answer is.`,
+		Example: `  custody status llama
+  custody status 3f2a91c4 --json`,
+		Args:              one("launch", "custody status llama"),
+		ValidArgsFunction: completeLaunch,
+		RunE:              func(c *cobra.Command, args []string) error { return printStatus(c.Context(), args[0]) },
+	}
+}
+
+func printStatus(ctx context.Context, launch string) error {
+	st, err := custody.StatusOf(ctx, launch, listOptions())
+	if err != nil {
+		return err
+	}
+	if global.json {
+		return printJSON(st)
+	}
+	out.status(st)
+	return nil
+}
+
+// status prints one launch, its name for it first.
+func (s *screen) status(st custody.Status) {
+	line := s.bold(st.ID.Short())
+	if st.Name != "" {
+		line += " " + s.bold(st.Name)
+	}
+	word, rest, _ := strings.Cut(st.String(), " ")
+	line += " " + s.word(word)
+	if rest != "" {
+		line += " " + shownText(rest)
+	}
+	if st.State == custody.StateRunning {
+		line += s.faint(" pid " + number(st.PID) + ", " + count(len(st.PIDs), "member", "members") + ", level " + string(st.Level))
+	}
+	s.printf("%s\n", line)
+	if l := st.Log; l != nil {
+		s.printf("  log %s\n", shownText(l.Path))
+		if l.Lost > 0 {
+			s.printf("  %s of its output could not be written\n", count(int(l.Lost), "byte", "bytes"))
+		}
+	}
+}
