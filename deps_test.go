@@ -26,11 +26,12 @@ var arrows = map[string]string{
 	"internal/ledger":  "proof internal/crash",
 	"internal/contain": "proof internal/host internal/ledger",
 	"internal/stop":    "proof internal/crash internal/host internal/contain",
+	"internal/port":    "proof internal/host",
 	"internal/asset":   "proof internal/crash internal/host internal/ledger",
 	"internal/sweep":   "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset",
 	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/sweep",
 	".": "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset " +
-		"internal/sweep internal/helper",
+		"internal/sweep internal/helper internal/port",
 	"foreground":             ". internal/host",
 	"cmd/custody":            ". foreground",
 	"examples/browserpool":   ".",
@@ -46,6 +47,7 @@ var arrows = map[string]string{
 var others = map[string]string{
 	"internal/host":   "golang.org/x/sys",
 	"internal/ledger": "golang.org/x/sys",
+	"internal/port":   "golang.org/x/sys",
 	"internal/stop":   "golang.org/x/sys",
 	"internal/helper": "golang.org/x/sys",
 	"internal/tree":   "golang.org/x/sys",

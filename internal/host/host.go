@@ -23,7 +23,7 @@ var ErrUnsupported = errors.ErrUnsupported
 // Without reports whether a mechanism is switched off for a test, by a comma
 // separated list in CUSTODY_DEBUG_WITHOUT. It can only take guarantees away:
 // what is off is answered as an older kernel would answer it. Names: pidfd,
-// handle, inode, info, children, cgroup, brand.
+// handle, inode, info, children, cgroup, brand, sockdiag.
 func Without(mechanism string) bool {
 	for _, m := range without() {
 		// A kernel without process handles has nothing that hangs on one.

@@ -11,9 +11,10 @@ import (
 	"github.com/custody-project/custody/proof"
 )
 
-// Claim is the content of a name's file: which launch holds it.
+// Claim is the content of the file of a name or port: which launch holds it.
 type Claim struct {
 	Version int      `json:"version"`
+	Scope   string   `json:"scope,omitempty"` // of a port, which is one for all scopes
 	Owner   proof.ID `json:"owner"`
 	Launch  proof.ID `json:"launch"`
 }
@@ -43,30 +44,35 @@ func (o *Owner) ReleaseName(name string, launch proof.ID) error {
 		return err
 	}
 	defer root.Close()
-	unlock, err := lockNames(root, 0)
+	return releaseClaim(root, name, launch)
+}
+
+// releaseClaim takes a launch's claim out of an opened directory of claims.
+func releaseClaim(root *os.Root, file string, launch proof.ID) error {
+	unlock, err := lockClaims(root, 0)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	held, err := readClaim(root, name)
+	held, err := readClaim(root, file)
 	if err != nil || held.Launch != launch {
 		return err
 	}
-	return root.Remove(name)
+	return root.Remove(file)
 }
 
-// lockNames takes the lock of an opened directory of names.
-func lockNames(root *os.Root, create int) (unlock func(), err error) {
+// lockClaims takes the lock of an opened directory of claims.
+func lockClaims(root *os.Root, create int) (unlock func(), err error) {
 	if err := checkDir(root, "."); err != nil {
-		return nil, fmt.Errorf("names: %w", err)
+		return nil, fmt.Errorf("claims: %w", err)
 	}
 	lock, err := root.OpenFile(".lock", os.O_RDWR|create|openFlags, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("names: %w", err)
+		return nil, fmt.Errorf("claims: %w", err)
 	}
 	if err := flock(lock); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("names: lock: %w", err)
+		return nil, fmt.Errorf("claims: lock: %w", err)
 	}
 	return func() { lock.Close() }, nil
 }
@@ -116,34 +122,55 @@ func (s *Store) ClaimName(scope, name string, c Claim) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
-	dir := filepath.Join(scope, namesDir)
+	held, err := s.claim(filepath.Join(scope, namesDir), name, c, func(held Claim) bool { return s.recorded(scope, held) })
+	var odd oddClaim
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errHeld):
+		return &NameHeldError{Scope: scope, Name: name, Holder: held}
+	case errors.As(err, &odd):
+		return &NameHeldError{Scope: scope, Name: name, Reason: odd.Error()}
+	}
+	return fmt.Errorf("name %s: %w", name, err)
+}
+
+// errHeld says that a claim is held by another launch.
+var errHeld = errors.New("held")
+
+// oddClaim is a claim that can't be believed.
+type oddClaim struct{ error }
+
+// claim writes a claim unless the launch of one that is there still holds it:
+// then the error is errHeld, and an oddClaim if that can't be read.
+func (s *Store) claim(dir, file string, c Claim, holds func(Claim) bool) (held Claim, err error) {
 	if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("names: %w", err)
+		return held, err
 	}
 	root, err := s.root.OpenRoot(dir)
 	if err != nil {
-		return fmt.Errorf("names: %w", err)
+		return held, err
 	}
 	defer root.Close()
-	unlock, err := lockNames(root, os.O_CREATE)
+	unlock, err := lockClaims(root, os.O_CREATE)
 	if err != nil {
-		return err
+		return held, err
 	}
 	defer unlock()
-	held, err := readClaim(root, name)
+	held, err = readClaim(root, file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return &NameHeldError{Scope: scope, Name: name, Reason: err.Error()}
+		return held, oddClaim{err}
 	case held.Launch == c.Launch:
-		return nil
-	case s.recorded(scope, held):
-		return &NameHeldError{Scope: scope, Name: name, Holder: held}
+		return held, nil
+	case holds(held):
+		return held, errHeld
 	}
 	c.Version = Version
 	b, err := encode(c)
 	if err != nil {
-		return err
+		return held, err
 	}
-	return writePrivate(root, name, b, false)
+	return held, writePrivate(root, file, b, false)
 }

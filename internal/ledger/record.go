@@ -6,6 +6,7 @@
 //	                         lock             held by the live owner, or by its sweeper
 //	                         <launch-id>.json one launch
 //	STATE/<scope>/names/<name>                which launch holds a name
+//	STATE/.ports/<port>                       which launch reserves a TCP port
 //
 // Files are JSON, so that a person and another language can read them;
 // decoding is strict, so that a record is never believed half.
@@ -131,6 +132,7 @@ type Record struct {
 	PhasesSent int     `json:"phases_sent,omitempty"` // stop phases already begun
 	Exit       *Exit   `json:"exit,omitempty"`
 	Assets     []Asset `json:"assets,omitempty"`
+	Ports      []int   `json:"ports,omitempty"` // TCP, reserved until the record has ended
 	Log        *Log    `json:"log,omitempty"`
 
 	TakenBy proof.ID  `json:"taken_by,omitzero"` // the owner that is taking the launch over
@@ -255,6 +257,9 @@ func (r *Record) check() error {
 		if err := CheckName(r.Name); err != nil {
 			return err
 		}
+	}
+	if err := CheckPorts(r.Ports); err != nil {
+		return err
 	}
 	for _, p := range append(append([]Phase{}, r.Phases...), r.DeathPhases...) {
 		if p.Signal == "" || p.Wait < 0 || p.Wait > 24*time.Hour {

@@ -43,7 +43,10 @@ func (s *Store) Tidy(scope string) error {
 			return err
 		}
 	}
-	return errors.Join(s.tidyNames(scope), s.tidyLogs(scope))
+	return errors.Join(
+		s.tidyClaims(filepath.Join(scope, namesDir), scope),
+		s.tidyClaims(portsDir, scope),
+		s.tidyLogs(scope))
 }
 
 // tidyLogs removes the logs of launches that have no record any more.
@@ -72,23 +75,23 @@ func (s *Store) tidyLogs(scope string) error {
 	return nil
 }
 
-// tidyNames removes the claims whose record has ended: they hold nothing. What
-// can't be read stays.
-func (s *Store) tidyNames(scope string) error {
-	names, err := s.root.OpenRoot(filepath.Join(scope, namesDir))
+// tidyClaims removes the claims of a scope's launches whose record has ended:
+// they hold nothing. What can't be read stays.
+func (s *Store) tidyClaims(dir, scope string) error {
+	claims, err := s.root.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer names.Close()
-	unlock, err := lockNames(names, 0)
+	defer claims.Close()
+	unlock, err := lockClaims(claims, 0)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	d, err := names.Open(".")
+	d, err := claims.Open(".")
 	if err != nil {
 		return err
 	}
@@ -99,13 +102,14 @@ func (s *Store) tidyNames(scope string) error {
 	}
 	for _, n := range files {
 		if strings.HasPrefix(n, ".") && strings.HasSuffix(n, ".tmp") {
-			names.Remove(n) // nobody writes here without the lock
+			claims.Remove(n) // nobody writes here without the lock
 		}
 		if CheckName(n) != nil {
 			continue
 		}
-		if held, err := readClaim(names, n); err == nil && !s.recorded(scope, held) {
-			names.Remove(n)
+		held, err := readClaim(claims, n)
+		if err == nil && (dir != portsDir || held.Scope == scope) && !s.recorded(scope, held) {
+			claims.Remove(n)
 		}
 	}
 	return nil

@@ -192,7 +192,7 @@ var floors = [][]string{
 	{"proof"},
 	{"internal/host", "internal/crash"},
 	{"internal/ledger"},
-	{"internal/contain", "internal/asset"},
+	{"internal/contain", "internal/asset", "internal/port"},
 	{"internal/stop"},
 	{"internal/sweep"},
 	{"internal/helper"},

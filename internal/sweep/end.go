@@ -289,6 +289,7 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 		// A claim without a record holds nothing: this only tidies up.
 		d.ReleaseName(rec.Name, rec.ID)
 	}
+	d.ReleasePorts(rec.Ports, rec.ID)
 	return nil
 }
 

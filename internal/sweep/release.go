@@ -107,7 +107,7 @@ func Forget(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) 
 		return err
 	}
 	if rec.Name != "" {
-		return d.ReleaseName(rec.Name, id)
+		err = d.ReleaseName(rec.Name, id)
 	}
-	return nil
+	return errors.Join(err, d.ReleasePorts(rec.Ports, id))
 }
