@@ -163,10 +163,19 @@ func (r *rig) progIn(pids, name string, args ...string) []string {
 		// At this level nothing but the mark holds a member that left group
 		// and session, and on a busy machine a direct launch is marked a
 		// moment after it began: docs of host.MarkBelow.
-		argv = append([]string{"/bin/sh", "-c", `sleep 0.3; exec "$@"`, "sh"}, argv...)
+		argv = append([]string{"/bin/sh", "-c", onceMarked + `exec "$@"`, "sh"}, argv...)
 	}
 	return argv
 }
+
+// onceMarked begins a script that goes on when its process bears the mark of
+// its launch. A busy machine may take its time to come back to the owner, which
+// marks a direct launch right after the fork.
+const onceMarked = `i=0
+while [ $i -lt 400 ] && ! grep -Eq '^Max realtime timeout +[4-9][0-9]{18} ' /proc/$$/limits; do
+	sleep 0.05; i=$((i+1))
+done
+`
 
 func (r *rig) environ() []string {
 	return append(os.Environ(), append(r.env, "TMPDIR="+r.tmp, "CUSTODY_DEBUG_WITHOUT="+r.lv.without)...)

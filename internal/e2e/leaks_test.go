@@ -360,7 +360,7 @@ func TestC06_CgroupMovedAlone(t *testing.T) {
 				if how == "own-session" {
 					script = `setsid "$@" & wait`
 				}
-				l := r.owner().start(spec{Args: append([]string{"/bin/sh", "-c", script, "sh"}, moved...), Linger: true, TempDirs: []string{"PROFILE"}})
+				l := r.owner().start(spec{Args: append([]string{"/bin/sh", "-c", onceMarked + script, "sh"}, moved...), Linger: true, TempDirs: []string{"PROFILE"}})
 				w := r.watch(1)
 				g := guard(t, w, l.Dirs[0])
 				row, err := stat(l.PID)
@@ -401,7 +401,7 @@ func TestC06_CgroupMovedWithoutAssets(t *testing.T) {
 	needRoot(t)
 	eachTrigger(t, []level{cgroupDirect, cgroupKept}, []trigger{bothSwept, bothOpened}, func(t *testing.T, r *rig, by trigger) {
 		moved := r.prog("cgroup-move", "-role", "moved", "-to", r.otherCgroup(), "-ignore", "TERM")
-		l := r.owner().start(spec{Args: append([]string{"/bin/sh", "-c", `setsid "$@" & wait`, "sh"}, moved...), Linger: true})
+		l := r.owner().start(spec{Args: append([]string{"/bin/sh", "-c", onceMarked + `setsid "$@" & wait`, "sh"}, moved...), Linger: true})
 		w := r.watch(1)
 		row, err := stat(l.PID)
 		if err != nil {
