@@ -22,7 +22,8 @@ import (
 // Adopt takes over a launch of the owner's scope whose owner has died or
 // closed: by its id, an unambiguous start of it, or its name. The launch is
 // then this owner's: Stop, Wait and Release work as on one it started. One
-// that ended meanwhile can be adopted too: its status is known at once.
+// that ended meanwhile can be adopted too: Gone is closed then, and Wait returns
+// its status at once.
 //
 // Adopting a launch of this owner returns that launch. ctx bounds how long a
 // stop in progress is waited for.
@@ -54,6 +55,14 @@ func (o *Owner) Adopt(ctx context.Context, launch string) (*Launch, error) {
 	}
 	l = o.adopted(rec)
 	o.event(Event{Kind: LaunchAdopted, Launch: id, Name: rec.Name, PID: l.pid})
+	if rec.State == ledger.Ended {
+		// Gone is closed and Wait returns at once: a caller asks next whether
+		// there is anything to go on with.
+		select {
+		case <-l.gone:
+		case <-ctx.Done():
+		}
+	}
 	return l, nil
 }
 
