@@ -7,7 +7,7 @@ PKGS     ?= ./...
 # The packages in which goroutines, processes and locks meet. The crash points
 # kill whole processes: they are for the plain run.
 RACEPKGS ?= . ./proof ./internal/...
-# The browser pool's tests start their service as an ordinary user themselves.
+# The examples' tests start their services as an ordinary user themselves.
 USERPKGS ?= . ./cmd/... ./foreground ./internal/... ./proof
 SYSTEMS  := linux darwin windows freebsd
 BUILDS   := linux/amd64 linux/386 linux/arm64 linux/arm \

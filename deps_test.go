@@ -35,6 +35,7 @@ var arrows = map[string]string{
 	"foreground":             ". internal/host",
 	"cmd/custody":            ". foreground",
 	"examples/browserpool":   ".",
+	"examples/modelserver":   ".",
 	"internal/tree":          "",
 	"internal/tree/treeprog": "internal/tree",
 	"internal/bench":         ". proof internal/host internal/ledger internal/contain", // it measures them
