@@ -24,6 +24,7 @@ var arrows = map[string]string{
 	"internal/crash":   "",
 	"internal/host":    "proof",
 	"internal/ledger":  "proof internal/crash",
+	"internal/logfile": "proof internal/crash internal/ledger",
 	"internal/contain": "proof internal/host internal/ledger",
 	"internal/stop":    "proof internal/crash internal/host internal/contain",
 	"internal/port":    "proof internal/host",

@@ -7,6 +7,7 @@
 //	                         <launch-id>.json one launch
 //	STATE/<scope>/names/<name>                which launch holds a name
 //	STATE/.ports/<port>                       which launch reserves a TCP port
+//	STATE/<scope>/logs/<launch-id>.log        what it printed, and .log.1 … before that
 //
 // Files are JSON, so that a person and another language can read them;
 // decoding is strict, so that a record is never believed half.
