@@ -90,23 +90,11 @@ func (r *runner) bind(opt Options) (<-chan struct{}, error) {
 	if opt.NoParent {
 		return nil, nil
 	}
-	p, err := host.Parent()
-	if errors.Is(err, host.ErrUnsupported) {
-		return nil, nil // a parent outside our PID namespace: we are its init
-	}
-	if errors.Is(err, os.ErrProcessDone) {
+	dead, err := parentDeath(context.Background())
+	if errors.Is(err, ErrParentDied) {
 		return nil, errors.New("our parent ended before the command was started; nothing was run (--no-parent runs without it)")
 	}
-	if err != nil {
-		return nil, err
-	}
-	dead := make(chan struct{})
-	go func() {
-		if p.WaitExit(context.Background()) == nil {
-			close(dead)
-		}
-	}()
-	return dead, nil
+	return dead, err
 }
 
 // terminal decides whether the command gets the terminal: if we have it, and

@@ -1,17 +1,26 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+
 	"github.com/custody-project/custody"
+	"github.com/custody-project/custody/foreground"
 	"github.com/spf13/cobra"
 )
 
 func waitCommand() *cobra.Command {
-	return &cobra.Command{
+	var noParent bool
+	c := &cobra.Command{
 		Use: "wait ID|NAME", Short: "Wait until a launch has ended, and end as its command did",
 		Long: `wait waits until a launch has ended, whoever started it and whether or not
 anybody watched, and exits with its command's own status: its code, or 128 and
 the number of the signal that ended it. 125 means custody failed, or how it ended
 is not known.
+
+The waiting ends with custody's own parent: a program that is killed leaves
+nobody behind who waits for it.
 
 Of a launch that lingers only the command is waited for.`,
 		Example: `  custody wait llama
@@ -21,7 +30,18 @@ Of a launch that lingers only the command is waited for.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := interruptible(c.Context())
 			defer cancel()
+			if !noParent {
+				parent, release, err := foreground.WithParent(ctx)
+				if err != nil {
+					return fmt.Errorf("wait: %w; --no-parent waits without it", err)
+				}
+				defer release()
+				ctx = parent
+			}
 			x, err := custody.Wait(ctx, args[0], listOptions())
+			if cause := context.Cause(ctx); err != nil && errors.Is(cause, foreground.ErrParentDied) {
+				return fmt.Errorf("wait: %w; --no-parent waits on without it", cause)
+			}
 			if err != nil {
 				return err
 			}
@@ -36,4 +56,6 @@ Of a launch that lingers only the command is waited for.`,
 			return err
 		},
 	}
+	c.Flags().BoolVar(&noParent, "no-parent", false, "wait on when custody's own parent dies")
+	return c
 }

@@ -37,6 +37,9 @@ func TestServerOutlivesItsController(t *testing.T) {
 			if n := s.number("select answer from kept"); n != 42 {
 				t.Errorf("without a controller the server answers %d", n)
 			}
+			until(t, "the end of what the controller had started", 10*time.Second, func() bool {
+				return !slices.ContainsFunc(h.helpers(), func(line string) bool { return strings.Contains(line, " wait ") })
+			})
 			c = h.run()
 			line, d := c.says("adopted ")
 			if !strings.Contains(line, fmt.Sprintf("pid=%d", before.PID)) {

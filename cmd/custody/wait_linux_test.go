@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/custody-project/custody"
+	"github.com/custody-project/custody/internal/tree"
+)
+
+// Who waits for a launch ends with who waits for it, and the launch goes on.
+func TestWaitEndsWithItsParent(t *testing.T) {
+	tmp := t.TempDir()
+	dir, name := filepath.Join(tmp, "state"), filepath.Join(tmp, "custody")
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, name) // by this name the test binary plays custody
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer endAll(dir)
+	argv := append([]string{"--dir", dir, "start", "--name", "web", "--"}, tree.Command("sleep", "-life", "60s")...)
+	if out, err := exec.Command(name, argv...).CombinedOutput(); err != nil {
+		t.Fatalf("start: %v %s", err, out)
+	}
+	for _, flag := range []string{"", "--no-parent"} {
+		said, err := os.Create(filepath.Join(tmp, "said"+flag))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// sh is the parent; it says which child it has.
+		sh := exec.Command("sh", "-c", `"$@" & echo $!; wait`, "sh", name, "--dir", dir, "wait", "web")
+		if flag != "" {
+			sh.Args = append(sh.Args, flag)
+		}
+		sh.Stderr = said
+		out, err := sh.StdoutPipe()
+		if err == nil {
+			err = sh.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := make([]byte, 16)
+		n, err := out.Read(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(string(line[:n])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer waiter.Kill()
+		leader, err := custody.StatusOf(t.Context(), "web", custody.ListOptions{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the waiting", func() bool { return holds(pid, leader.PID) && (flag != "" || holds(pid, sh.Process.Pid)) })
+		sh.Process.Kill()
+		sh.Wait()
+		if flag != "" {
+			time.Sleep(300 * time.Millisecond)
+			if !holds(pid, leader.PID) {
+				t.Errorf("with %s it does not wait on", flag)
+			}
+			continue
+		}
+		await(t, "a word of the parent's death", func() bool {
+			b, err := os.ReadFile(said.Name())
+			return err == nil && bytes.Contains(b, []byte("our parent has died"))
+		})
+		await(t, "the end of the waiting", func() bool { return !holds(pid, leader.PID) })
+	}
+	if st, err := custody.StatusOf(t.Context(), "web", custody.ListOptions{Dir: dir}); err != nil || st.State != custody.StateRunning {
+		t.Errorf("the launch: %+v %v", st, err)
+	}
+}
+
+// holds reports whether a process has a handle of another one (a pidfd, as
+// /proc/PID/fdinfo shows it).
+func holds(pid, other int) bool {
+	infos, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, path := range infos {
+		b, _ := os.ReadFile(path)
+		if strings.Contains(string(b), fmt.Sprintf("\nPid:\t%d\n", other)) {
+			return true
+		}
+	}
+	return false
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}
