@@ -47,7 +47,8 @@ A launch is named by its id, by at least the first four digits of it, or by its 
 
 ## Errors under --json
 
-With ` + "`--json`" + ` an error is one JSON value on standard error. Where records were set aside they are in it.
+With ` + "`--json`" + ` an error is one JSON value on standard error. Where records were set aside they are in it. ` + "`kind`" + `
+tells apart what a program may want to answer to; it is left out where there is nothing but the text.
 
 `
 
@@ -56,6 +57,11 @@ func TestDocs(t *testing.T) {
 	b.WriteString(docsHead)
 	example(t, &b, "error")
 	example(t, &b, "error-setaside")
+	b.WriteString("| kind | meaning |\n| --- | --- |\n")
+	for _, k := range kinds {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", k.word, k.meaning)
+	}
+	b.WriteByte('\n')
 	global = common{}
 	r := root()
 	b.WriteString("## Flags of every command\n\n")

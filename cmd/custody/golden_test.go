@@ -97,7 +97,7 @@ func examples(t testing.TB) map[string]any {
 		"explain":        exampleExplanation(t),
 		"doctor":         exampleDiagnosis(),
 		"version":        versionInfo{Version: "v1.0.0", Commit: "0123456789abcdef", Go: "go1.26", System: "Linux 6.12.0", Arch: "amd64"},
-		"error":          jsonError{Error: `launch "web": no such launch; 'custody ls' shows what is owned`, Code: exitFailed},
+		"error":          jsonError{Error: `launch "web": no such launch; 'custody ls' shows what is owned`, Code: exitFailed, Kind: "not-found"},
 		"error-setaside": jsonError{Error: (&setAsideError{exampleSweep(t).SetAside}).Error(), Code: exitIncomplete, SetAside: exampleSweep(t).SetAside},
 		"demo": demo{OK: true, Owner: 4700, Launch: l.ID.String(), Level: l.Level, Members: []int{4711, 4712, 4713, 4714}, Escapee: 4714,
 			Stranger: 4701, GoneAfterMS: 520, Explained: []custody.Explanation{}, Claims: []claim{{"the stranger, process 4701, lives", true}}},

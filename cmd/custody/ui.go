@@ -127,6 +127,7 @@ func printJSON(v any) error {
 type jsonError struct {
 	Error    string             `json:"error"`
 	Code     int                `json:"code"`
+	Kind     string             `json:"kind,omitempty"`
 	SetAside []custody.SetAside `json:"set_aside,omitempty"`
 }
 
@@ -139,7 +140,7 @@ func complainCode(err error, code int) {
 	if global.json {
 		e := json.NewEncoder(errs.w)
 		e.SetEscapeHTML(false)
-		e.Encode(jsonError{msg, code, aside})
+		e.Encode(jsonError{msg, code, kindOf(err), aside})
 		return
 	}
 	say("%s", shownText(msg))

@@ -45,7 +45,8 @@ async function custody(...args) {
     over.signal.throwIfAborted();
     if (e.stdout) return JSON.parse(e.stdout); // wait exits as the server did
     if (!e.stderr) throw e;
-    throw new Error(JSON.parse(e.stderr).error, { cause: e });
+    const { error, kind } = JSON.parse(e.stderr);
+    throw Object.assign(new Error(error), { kind });
   }
 }
 
@@ -57,9 +58,10 @@ const how = (exit) => (exit.signal ? `signal ${exit.signal}` : `exit status ${ex
 
 /** Takes over the server that an earlier controller left, if there is one. */
 async function find() {
-  const known = await custody("ls");
-  if (!known.some((/** @type {{name: string}} */ l) => l.name === NAME)) return undefined;
-  const st = await custody("adopt", NAME, "--owner", String(process.pid));
+  const st = await custody("adopt", NAME, "--owner", String(process.pid)).catch((e) => {
+    if (e.kind !== "not-found") throw e;
+  });
+  if (!st) return undefined;
   if (st.state !== "running") {
     log(`server had ended: ${st.exit ? how(st.exit) : st.reason}`);
     return undefined;
