@@ -59,6 +59,12 @@ type Spec struct {
 	// recorded and owned. Otherwise the leader's end is the tree's end.
 	Linger bool
 
+	// Log, if set, keeps what the command writes to its standard output and
+	// standard error, where those are not set otherwise, in a log of bounded
+	// size in the state directory; see Logs. It goes with the record. Needs
+	// Kept.
+	Log *LogSpec
+
 	// TempDirs names private temporary directories owned by the launch: each
 	// is made empty with mode 0700, exported as the variable of that name, put
 	// in place of {NAME} in the arguments, and deleted after the tree is
@@ -82,6 +88,13 @@ type Spec struct {
 
 	// Front gives that group the terminal before the command runs.
 	Front bool
+}
+
+// LogSpec bounds a launch's log: at most MaxBytes × Files on disk. Zero values
+// are 10 MiB and 5 files.
+type LogSpec struct {
+	MaxBytes int64 // of one file
+	Files    int   // the newest one and those it was rotated to
 }
 
 // Cmd is a command about to be launched or launched. It has the fields and

@@ -30,9 +30,9 @@ var arrows = map[string]string{
 	"internal/port":    "proof internal/host",
 	"internal/asset":   "proof internal/crash internal/host internal/ledger",
 	"internal/sweep":   "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset",
-	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/sweep",
+	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/logfile internal/contain internal/stop internal/sweep",
 	".": "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset " +
-		"internal/sweep internal/helper internal/port",
+		"internal/sweep internal/helper internal/port internal/logfile",
 	"foreground":             ". internal/host",
 	"cmd/custody":            ". foreground",
 	"examples/browserpool":   ".",

@@ -19,6 +19,7 @@ import (
 	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/logfile"
 	"github.com/custody-project/custody/internal/stop"
 	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
@@ -157,6 +158,16 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	}
 	if s.Terminal && !s.Kept {
 		return nil, errors.New("a launch on the terminal needs Kept")
+	}
+	if s.Log != nil {
+		if !s.Kept {
+			return nil, errors.New("a launch with a log needs Kept: somebody must write it when the owner is gone")
+		}
+		cfg, err := logfile.Config{MaxBytes: s.Log.MaxBytes, Files: s.Log.Files}.WithDefaults()
+		if err != nil {
+			return nil, err
+		}
+		rec.Log = &ledger.Log{MaxBytes: cfg.MaxBytes, Files: cfg.Files}
 	}
 	if err := checkLabels(s.Labels); err != nil {
 		return nil, err
@@ -451,15 +462,37 @@ func (l *Launch) startKept(a startArgs) error {
 		attr = attr.OnTerminal()
 	}
 	env, args := dress(l.rec, a.env, a.args)
-	k, err := l.o.helper.StartKeeper(helper.Spec{
+	var log *os.File
+	if l.rec.Log != nil {
+		r, w, err := helper.LogPipe()
+		if err != nil {
+			return fmt.Errorf("start %s: log: %w", a.path, err)
+		}
+		defer r.Close()
+		defer w.Close()
+		for i := 1; i < 3; i++ {
+			if a.std[i] == nil {
+				a.std[i] = w
+			}
+		}
+		log = r
+	}
+	spec := helper.Spec{
 		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: a.dir,
-		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, PIDNS: l.rec.Level == contain.PIDNS, Join: l.o.joins(), Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive,
-	}, a.std, a.extra, l.o.self, !a.spec.Terminal)
+		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, PIDNS: l.rec.Level == contain.PIDNS, Join: l.o.joins(), Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive, Log: l.rec.Log,
+	}
+	k, err := l.o.helper.StartKeeper(spec, a.std, a.extra, log, l.o.self, !a.spec.Terminal)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
 	l.keeper = k
 	crash.Here("after-keeper")
+	if log != nil {
+		if err := l.o.helper.StartSpare(spec, *l.rec.Log, log, k.PID); err != nil {
+			k.Close()
+			return fmt.Errorf("start %s: %w", a.path, err)
+		}
+	}
 	ev, err := k.Receive()
 	switch {
 	case err != nil:

@@ -3,10 +3,13 @@ package custody
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	"github.com/custody-project/custody/internal/contain"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/logfile"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -67,7 +70,17 @@ func StatusOf(ctx context.Context, launch string, opt ListOptions) (Status, erro
 		return Status{}, err
 	}
 	defer d.Close()
-	s, err := contain.Of(v.rec, v.here, nil).Look(true)
+	tree := contain.Of(v.rec, v.here, nil)
+	s, err := tree.Look(true)
+	for range 20 {
+		if err != nil || s.Verdict != proof.Unsure || !s.Vanished {
+			break
+		}
+		// Something of it ended in this moment: that is no lasting answer.
+		s.Close()
+		time.Sleep(20 * time.Millisecond)
+		s, err = tree.Look(true)
+	}
 	if err != nil {
 		return Status{}, fmt.Errorf("status of launch %s: %w", v.rec.ID.Short(), err)
 	}
@@ -146,5 +159,5 @@ func (v visited) logInfo() *LogInfo {
 	if v.rec.Log == nil {
 		return nil
 	}
-	return &LogInfo{Path: v.dir.LogPath(v.rec.ID), Lost: v.rec.Log.Lost}
+	return &LogInfo{Path: v.dir.LogPath(v.rec.ID), Lost: logfile.Lost(filepath.Dir(v.dir.Path()), v.rec.ID)}
 }

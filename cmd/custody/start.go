@@ -13,8 +13,10 @@ import (
 
 type startFlags struct {
 	launchFlags
-	linger bool
-	owner  string
+	linger   bool
+	owner    string
+	logSize  int64
+	logFiles int
 }
 
 func startCommand() *cobra.Command {
@@ -45,6 +47,8 @@ was not found: nothing runs then.`,
 	fl.SetInterspersed(false)
 	f.launchFlags.add(c)
 	fl.BoolVar(&f.linger, "linger", false, "let descendants live on after the command has ended")
+	fl.Int64Var(&f.logSize, "log-size", 0, "rotate the log at this many `BYTES` (default 10485760)")
+	fl.IntVar(&f.logFiles, "log-files", 0, "keep this `NUMBER` of log files (default 5)")
 	fl.StringVar(&f.owner, "owner", "", "let this process own the launch as long as it lives: a `PID`, or parent (default: nobody, who adopts it first)")
 	return c
 }
@@ -58,6 +62,7 @@ func start(ctx context.Context, f startFlags, args []string) error {
 		return err
 	}
 	spec.OnOwnerDeath, spec.Linger = custody.Survive, f.linger
+	spec.Log = &custody.LogSpec{MaxBytes: f.logSize, Files: f.logFiles}
 	pid := 0
 	if f.owner != "" {
 		if pid, err = ownerPID(f.owner); err != nil {

@@ -61,6 +61,12 @@ func (k *Keeper) Done() <-chan struct{} { return nil }
 func (k *Keeper) Receive() (Event, error) { return Event{}, io.EOF }
 
 // StartKeeper is not available on this system.
-func (b Binary) StartKeeper(Spec, [3]*os.File, []*os.File, *host.Process, bool) (*Keeper, error) {
+func (b Binary) StartKeeper(Spec, [3]*os.File, []*os.File, *os.File, *host.Process, bool) (*Keeper, error) {
 	return nil, errors.ErrUnsupported
 }
+
+// StartSpare is not available on this system.
+func (b Binary) StartSpare(Spec, ledger.Log, *os.File, int) error { return errors.ErrUnsupported }
+
+// LogPipe is not available on this system.
+func LogPipe() (r, w *os.File, err error) { return nil, nil, errors.ErrUnsupported }

@@ -30,9 +30,10 @@ type Keeper struct {
 func (k *Keeper) Done() <-chan struct{} { return k.done }
 
 // StartKeeper starts the keeper of a launch and hands it the spec. std and
-// extra are the leader's files; a nil one is the null device. session says if
+// extra are the leader's files; a nil one is the null device. log is the read
+// end of the pipe for the spec's log, if it has one. session says if
 // the keeper leaves our session, which it must not on a terminal.
-func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, self *host.Process, session bool) (*Keeper, error) {
+func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, log *os.File, self *host.Process, session bool) (*Keeper, error) {
 	c, err := b.command("keeper", keeperArgs{OwnerPID: os.Getpid()}, "of", spec.ID.Short(), spec.Args[0])
 	if err != nil {
 		return nil, err
@@ -62,6 +63,9 @@ func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, self *
 	c.Dir = "" // where we are, so that what is relative means the same; it leaves after the start
 	c.ExtraFiles = append([]*os.File{theirs, pidfd}, extra...)
 	spec.Extra = len(extra)
+	if spec.Log != nil {
+		c.ExtraFiles = append(c.ExtraFiles, log)
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
 	CleanMask(func() { err = c.Start() })
 	if err != nil {

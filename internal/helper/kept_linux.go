@@ -33,6 +33,7 @@ type kept struct {
 	leader  int
 	started func()        // run once the owner knows of the start
 	heard   chan struct{} // closed when it has returned
+	log     *logging      // of the leader's output, if it is kept
 
 	mu      sync.Mutex
 	sendErr error
@@ -87,7 +88,11 @@ func keeper(raw []byte) int {
 	go k.listen()
 	go k.watchOwner()
 	go k.reap(chld)
-	return k.keep()
+	code := k.keep()
+	if k.log != nil {
+		k.log.finish()
+	}
+	return code
 }
 
 // begin makes this process the subreaper, notes it in the record, and starts
@@ -122,6 +127,14 @@ func (k *kept) begin() error {
 	}
 	release = sync.OnceFunc(release)
 	defer release()
+	if log := k.spec.Log; log != nil {
+		fd := keeperExtra + k.spec.Extra
+		syscall.CloseOnExec(fd) // the leader has only the files asked for
+		if k.log, err = openLog(fd, filepath.Dir(k.spec.OwnerDir), k.spec.ID, *log); err != nil {
+			return err
+		}
+		go k.log.copy()
+	}
 	crash.Here("keeper-before-note")
 	if err := k.dir.Update(k.spec.ID, func(r *ledger.Record) { r.Keeper = &id }); err != nil {
 		return err

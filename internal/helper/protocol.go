@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
 )
@@ -32,6 +33,8 @@ type Spec struct {
 	Attr     Attr     `json:"attr"`
 	Linger   bool     `json:"linger"`
 	Survive  bool     `json:"survive"`
+
+	Log *ledger.Log `json:"log,omitempty"` // its pipe comes after the extra files
 }
 
 // packed is a Spec on its way. What the kernel takes as bytes travels as

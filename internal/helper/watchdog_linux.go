@@ -105,6 +105,13 @@ func (w *Watchdog) Dismiss() {
 	<-w.done
 }
 
+// deaf ignores the signals of a terminal and of a service manager: they are
+// meant for the owner. A helper goes when its work is done.
+func deaf() {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
+}
+
 // watchdog is the role: wait for the owner's death, sweep what it left, end.
 func watchdog(raw []byte) int {
 	var a watchdogArgs
@@ -112,10 +119,7 @@ func watchdog(raw []byte) int {
 		complain("watchdog: %v", err)
 		return 125
 	}
-	// The terminal's and the service manager's signals are meant for the
-	// owner. The watchdog goes when the owner is gone and swept.
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
-		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
+	deaf()
 	owner := host.FromFD(watchdogOwner, a.OwnerPID)
 	syscall.CloseOnExec(watchdogControl)
 	syscall.CloseOnExec(watchdogReady)

@@ -85,9 +85,8 @@ type Cgroup struct {
 // scope's directory of logs, so that they stay where they are when the launch
 // is taken over.
 type Log struct {
-	MaxBytes int64 `json:"max_bytes"`            // of one file
-	Files    int   `json:"files"`                // the newest one included
-	Lost     int64 `json:"lost_bytes,omitempty"` // output that could not be written
+	MaxBytes int64 `json:"max_bytes"` // of one file
+	Files    int   `json:"files"`     // the newest one included
 }
 
 // Exit is the leader's end.
@@ -246,8 +245,8 @@ func (r *Record) check() error {
 		return fmt.Errorf("state %s without a leader", r.State)
 	case len(r.Phases) == 0 || len(r.Phases) > 32 || len(r.DeathPhases) == 0 || len(r.DeathPhases) > 32:
 		return fmt.Errorf("%d phases and %d death phases: want 1 to 32", len(r.Phases), len(r.DeathPhases))
-	case r.Log != nil && (r.Log.MaxBytes < 1 || r.Log.Files < 1 || r.Log.Files > 1000 || r.Log.Lost < 0):
-		return fmt.Errorf("log of %d files of %d bytes, %d lost", r.Log.Files, r.Log.MaxBytes, r.Log.Lost)
+	case r.Log != nil && (r.Log.MaxBytes < 1 || r.Log.Files < 1 || r.Log.Files > 1000):
+		return fmt.Errorf("log of %d files of %d bytes", r.Log.Files, r.Log.MaxBytes)
 	case r.PhasesSent < 0:
 		return fmt.Errorf("phases_sent %d", r.PhasesSent)
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,13 +47,7 @@ func fill(t *testing.T, dir string) string {
 
 func TestFullDisk(t *testing.T) {
 	dir, id := smallDisk(t, "size=256k"), proof.NewID()
-	var told atomic.Int64
-	w := openLog(t, dir, id, Config{MaxBytes: 32 << 10, Files: 4, Lost: func(n int64, err error) {
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("cause: %v", err)
-		}
-		told.Store(n)
-	}})
+	w := openLog(t, dir, id, Config{MaxBytes: 32 << 10, Files: 4})
 	write(t, w, numberedLines(0, 1500)) // some files
 	write(t, w, "no line end yet")
 	before := read(t, dir, id, Reading{})
@@ -68,7 +61,7 @@ func TestFullDisk(t *testing.T) {
 	if lost == 0 || cause != syscall.ENOSPC {
 		t.Fatalf("lost %d: %v", lost, cause)
 	}
-	until(t, "the loss is told while it lasts", func() bool { return told.Load() == lost })
+	until(t, "the loss is told while it lasts", func() bool { return Lost(dir, id) == lost })
 	during := read(t, dir, id, Reading{})
 	if !strings.HasPrefix(during, before) {
 		t.Error("old output was given up on a full disk")

@@ -4,7 +4,7 @@
 //
 //	SCOPE/logs/<launch-id>.log      being written
 //	SCOPE/logs/<launch-id>.log.1 …  before that, .1 the newest
-//	SCOPE/logs/<launch-id>.log.pos  how much was rotated away
+//	SCOPE/logs/<launch-id>.log.pos  how much was rotated away, and lost
 //
 // Taken together, oldest first, the files are the bytes as they were printed;
 // only lines that begin with "[custody: " are ours.
@@ -30,11 +30,6 @@ import (
 type Config struct {
 	MaxBytes int64 // of one file; 0: 10 MiB, at least 4 KiB
 	Files    int   // how many, with the one being written; 0: 5, at most 100
-
-	// Lost, if not nil, is called with all bytes lost so far and why: within a
-	// second after a loss began, when the log says so, and at Close. It runs
-	// on a goroutine of the log, or Close's; Write never waits for it.
-	Lost func(bytes int64, cause error)
 }
 
 const (

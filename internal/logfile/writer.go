@@ -29,6 +29,7 @@ type Writer struct {
 	pos     position
 
 	lost   int64 // all bytes lost
+	told   int64 // those that the .pos file tells of
 	owed   int64 // those that the log does not speak of yet
 	notice []byte
 	cause  error
@@ -143,9 +144,7 @@ func (w *Writer) Close() error {
 		w.retry.Stop()
 		w.settle()
 	}
-	if w.cfg.Lost != nil && w.lost > 0 {
-		w.cfg.Lost(w.lost, w.cause)
-	}
+	w.tell()
 	return w.close()
 }
 
@@ -221,10 +220,16 @@ func (w *Writer) again() {
 		w.pause = min(2*w.pause, lastPause)
 		w.retry = time.AfterFunc(w.pause, w.again)
 	}
-	lost, cause := w.lost, w.cause
+	w.tell()
 	w.mu.Unlock()
-	if w.cfg.Lost != nil && lost > 0 {
-		w.cfg.Lost(lost, cause)
+}
+
+// tell writes what was lost since the last time where readers find it.
+func (w *Writer) tell() {
+	if w.posFile != nil && w.lost > w.told {
+		w.pos.lost += w.lost - w.told
+		w.told = w.lost
+		w.savePosition()
 	}
 }
 

@@ -1,8 +1,6 @@
 package promises
 
 import (
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -187,57 +185,3 @@ func TestDependenciesAreExplained(t *testing.T) {
 }
 
 // floors is the house from the ground up: a package imports lower floors, or
-// its own neighbours only where that is named.
-var floors = [][]string{
-	{"proof"},
-	{"internal/host", "internal/crash"},
-	{"internal/ledger"},
-	{"internal/contain", "internal/asset", "internal/port"},
-	{"internal/stop"},
-	{"internal/sweep"},
-	{"internal/helper"},
-	{"."},
-	{"foreground"},
-	{"cmd/custody"},
-}
-
-func TestImportsGoDown(t *testing.T) {
-	const module = "github.com/custody-project/custody"
-	level := map[string]int{}
-	for i, ps := range floors {
-		for _, p := range ps {
-			level[p] = i
-		}
-	}
-	files(t, ".go", func(path string) {
-		rel, err := filepath.Rel(top, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pkg := filepath.ToSlash(filepath.Dir(rel))
-		from, ok := level[pkg]
-		if !ok || strings.HasSuffix(path, "_test.go") {
-			return // tests, examples and what only tests import
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, im := range f.Imports {
-			name := strings.Trim(im.Path.Value, `"`)
-			to, ours := strings.CutPrefix(name, module+"/")
-			if name == module {
-				to, ours = ".", true
-			}
-			if !ours {
-				if pkg == "proof" && strings.Contains(name, ".") {
-					t.Errorf("%s imports %s: proof is of the standard library alone", rel, name)
-				}
-				continue
-			}
-			if n, ok := level[to]; !ok || n >= from {
-				t.Errorf("%s imports %s, which is not below it", rel, to)
-			}
-		}
-	})
-}
