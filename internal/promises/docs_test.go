@@ -183,5 +183,3 @@ func TestDependenciesAreExplained(t *testing.T) {
 		t.Errorf("go.mod: %d direct dependencies found", n)
 	}
 }
-
-// floors is the house from the ground up: a package imports lower floors, or
