@@ -45,11 +45,9 @@ func must(t *testing.T, err error) {
 func socket(t *testing.T, addr string, port int, listen bool, options ...int) (*os.File, int) {
 	t.Helper()
 	ip := netip.MustParseAddr(addr)
-	family, sa := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: port})
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: port, Addr: ip.As16()})
 	if ip.Is4() {
-		sa = &unix.SockaddrInet4{Port: port, Addr: ip.As4()}
-	} else {
-		family, sa = unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: ip.As4()}
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
