@@ -2,6 +2,7 @@ package custody_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
@@ -29,4 +30,28 @@ func Example() {
 
 	res, err := cmd.Launch().Stop(ctx) // TERM, ten seconds, KILL; a value with every survivor and why
 	fmt.Println(res.Outcome, err)
+}
+
+// A server that survives its controller; of the README too.
+func ExampleOwner_Adopt() {
+	ctx := context.Background()
+	owner, err := custody.Open(ctx, "engines", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer owner.Close() // what survives goes on
+
+	server, err := owner.Adopt(ctx, "llama") // of an earlier life of this program
+	if errors.Is(err, custody.ErrNotFound) {
+		cmd := owner.Command("llama-server", "--port", "8000")
+		cmd.Name = "llama"
+		cmd.Kept, cmd.OnOwnerDeath = true, custody.Survive
+		err = cmd.Start()
+		server = cmd.Launch()
+	}
+	if err != nil {
+		log.Fatal(err) // another controller has it: the error says which process
+	}
+	state, err := server.Wait(ctx) // its true end, also after an adoption
+	fmt.Println(state, err)
 }

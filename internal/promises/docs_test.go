@@ -157,15 +157,22 @@ func fields(t reflect.Type) []string {
 	return out
 }
 
-// The README's program is the compiled one.
+// The README's programs are the compiled ones.
 func TestReadmeExample(t *testing.T) {
-	_, rest, _ := strings.Cut(read(t, "README.md"), "```go\nfunc main() {\n")
-	body, _, ok := strings.Cut(rest, "\n}\n```")
-	if !ok {
-		t.Fatal("README.md: no program")
+	compiled, n := read(t, "example_test.go"), 0
+	for _, block := range strings.Split(read(t, "README.md"), "```go\n")[1:] {
+		body, _, _ := strings.Cut(block, "```")
+		if main, ok := strings.CutPrefix(body, "func main() {\n"); ok {
+			body = "func Example() {\n" + main
+		} else {
+			body = regexp.MustCompile(`(?m)^(.)`).ReplaceAllString(body, "\t$1") // the inside of a function
+		}
+		if n++; !strings.Contains(compiled, body) {
+			t.Errorf("README.md shows what example_test.go does not have:\n%s", body)
+		}
 	}
-	if !strings.Contains(read(t, "example_test.go"), "func Example() {\n"+body+"\n}\n") {
-		t.Error("README.md and example_test.go show different programs")
+	if n != 2 {
+		t.Errorf("README.md shows %d programs, want 2", n)
 	}
 }
 
