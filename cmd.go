@@ -49,6 +49,21 @@ type Spec struct {
 	// costs one small process a launch.
 	Kept bool
 
+	// AcceptEnvironment starts a launch that survives although something here
+	// may end it with its owner: the unit of a service manager, a login
+	// session, PID 1. Otherwise that is looked for first (Linux), and refused
+	// with an EnvironmentError where it is certain, told by an event of kind
+	// Environment where it can't be told.
+	AcceptEnvironment bool
+
+	// ScopeUnit asks systemd for a transient scope unit around the launch (the
+	// system's manager if we are root, else the user's), so that it does not
+	// end with the unit we are in. The unit is called custody-ID.scope, holds
+	// everything from before the command begins, and goes when that is gone.
+	// Without such a manager the start fails, with an error that matches
+	// errors.ErrUnsupported, and within 20 seconds if none answers. Needs Kept.
+	ScopeUnit bool
+
 	// Require refuses the start, before anything is run, unless at least this
 	// level can be had. LevelPIDNS also asks for it: the command then runs in
 	// a PID namespace of its own with a /proc of its own, under an init of
@@ -182,7 +197,8 @@ func (c *Cmd) OutputCut() bool { return c.io.cut.Load() }
 // can't be written, nothing is run.
 //
 // Errors: *exec.Error or *fs.PathError as from exec.Cmd if the program can't
-// be run; ErrLevel, ErrNameHeld, ErrClosed; else what could not be recorded.
+// be run; ErrLevel, ErrEnvironment, ErrNameHeld, ErrClosed; else what could not
+// be recorded, or why there is no scope unit.
 func (c *Cmd) Start() error {
 	if c.launch != nil {
 		return errors.New("custody: already started")

@@ -26,18 +26,20 @@ var arrows = map[string]string{
 	"internal/ledger":  "proof internal/crash",
 	"internal/logfile": "proof internal/crash internal/ledger",
 	"internal/contain": "proof internal/host internal/ledger",
+	"internal/unit":    "proof internal/host",
 	"internal/stop":    "proof internal/crash internal/host internal/contain",
 	"internal/port":    "proof internal/host",
 	"internal/asset":   "proof internal/crash internal/host internal/ledger",
 	"internal/sweep":   "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset",
 	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/logfile internal/contain internal/stop internal/sweep",
 	".": "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset " +
-		"internal/sweep internal/helper internal/port internal/logfile",
+		"internal/sweep internal/helper internal/port internal/logfile internal/unit",
 	"foreground":             ". internal/host",
 	"cmd/custody":            ". foreground",
 	"examples/browserpool":   ".",
 	"examples/modelserver":   ".",
 	"internal/tree":          "",
+	"internal/unit/unittest": "",
 	"internal/tree/treeprog": "internal/tree",
 	"internal/bench":         ". proof internal/host internal/ledger internal/contain", // it measures them
 	"internal/e2e":           "",
@@ -53,8 +55,11 @@ var others = map[string]string{
 	"internal/stop":   "golang.org/x/sys",
 	"internal/helper": "golang.org/x/sys",
 	"internal/tree":   "golang.org/x/sys",
+	"internal/unit":   "github.com/godbus/dbus",
 	"internal/bench":  "golang.org/x/sys",
-	"cmd/custody":     "github.com/spf13/cobra github.com/jedib0t/go-pretty golang.org/x/term",
+
+	"internal/unit/unittest": "github.com/godbus/dbus",
+	"cmd/custody":            "github.com/spf13/cobra github.com/jedib0t/go-pretty golang.org/x/term",
 }
 
 // sources calls f for every file of the module that is no test's.
@@ -145,7 +150,7 @@ func TestArrowsHaveNoCircle(t *testing.T) {
 }
 
 // tools are packages that are no part of what runs at a user's.
-var tools = []string{"internal/tree", "internal/tree/treeprog", "internal/bench"}
+var tools = []string{"internal/unit/unittest", "internal/tree", "internal/tree/treeprog", "internal/bench"}
 
 // senders are the calls by which a signal may leave this module, by file, with
 // how many there are.
@@ -156,6 +161,7 @@ var senders = map[string]int{
 	"internal/crash/crash.go .Kill":                 1, // ourselves, in a test
 	"internal/helper/watchdog_linux.go .Kill":       1, // the owner, to its own child by the handle it started it with
 	"internal/helper/nsinit_linux.go .Signal":       1, // the init of a PID namespace, to its own child
+	"internal/unit/scope.go .Signal":                1, // one of D-Bus, received
 	"process.go .Signal":                            2, // Process.Signal and Kill, which end in the choke point
 	"stopping.go .Kill":                             1, // an order to the keeper
 	"foreground/foreground.go .Signal":              1, // Launch.Signal, which ends there too

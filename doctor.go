@@ -110,6 +110,7 @@ func Doctor(opt Options) Diagnosis {
 	add("state directory", err, "private and local", "choose a private, local one with --dir or CUSTODY_DIR")
 	_, err = helper.Find(opt.Helper)
 	add("helper", err, "a program can serve as helper", "")
+	d.Checks = append(d.Checks, surroundings()...)
 
 	base, cgErr := host.CgroupBase()
 	level := func(l Level, ok bool, missing, remedy string) {

@@ -22,6 +22,10 @@ var (
 	// be had. Nothing was run.
 	ErrLevel = errors.New("required level not available")
 
+	// ErrEnvironment is matched by the error of a start of a launch that is to
+	// survive where its owner's end would end it too. Nothing was run.
+	ErrEnvironment = errors.New("the launch would not outlive its owner")
+
 	// ErrNameHeld is matched by the error of a start under a name that
 	// another launch of the scope holds.
 	ErrNameHeld = errors.New("name is held")
@@ -123,3 +127,21 @@ func (e *TakenError) Error() string {
 
 // Is matches ErrTaken.
 func (e *TakenError) Is(target error) bool { return target == ErrTaken }
+
+// EnvironmentError says what ends a launch that is to survive, or may do so.
+type EnvironmentError struct {
+	Check   string // service unit, login session, PID 1; as Doctor names it
+	Certain bool   // it ends with its owner; otherwise that could not be told, or depends
+	Reason  string
+	Remedy  string
+}
+
+func (e *EnvironmentError) Error() string {
+	if e.Certain {
+		return fmt.Sprintf("%v: %s; nothing was run. Remedy: %s; or accept it (--accept-environment)", ErrEnvironment, e.Reason, e.Remedy)
+	}
+	return fmt.Sprintf("the launch may not outlive its owner: %s. Remedy: %s", e.Reason, e.Remedy)
+}
+
+// Is matches ErrEnvironment.
+func (e *EnvironmentError) Is(target error) bool { return target == ErrEnvironment }

@@ -24,6 +24,7 @@ const (
 	KeeperDied       EventKind = "keeper-died"
 	WatchdogReplaced EventKind = "watchdog-replaced"
 	WatchdogFailed   EventKind = "watchdog-failed"
+	Environment      EventKind = "environment" // Err is an EnvironmentError
 )
 
 // Event is one thing that happened to a launch or its owner. Every signal and

@@ -35,6 +35,7 @@ type order struct {
 	Name    string
 	Command []string
 	End     string // stop, or kill: the owner kills itself
+	Scope   bool   // in a scope unit
 	Survive bool
 }
 
@@ -89,7 +90,7 @@ func playOwner(o order) {
 		fatal(err)
 	}
 	c := ow.Command(o.Command[0], o.Command[1:]...)
-	c.Kept, c.Name = o.Kept, o.Name
+	c.Kept, c.Name, c.ScopeUnit = o.Kept, o.Name, o.Scope
 	c.Phases = []custody.Phase{{Signal: syscall.SIGTERM, Wait: 100 * time.Millisecond}, {Signal: syscall.SIGKILL, Wait: 5 * time.Second}}
 	c.TempDirs = []string{"D1", "D2"}
 	if o.OwnDir != "" {

@@ -81,6 +81,9 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 			return fail(err)
 		}
 	}
+	if err := o.look(a.ctx, rec, a.spec); err != nil {
+		return fail(err)
+	}
 	l := &Launch{o: o, rec: rec, spec: *a.spec, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.ctx, l.cancelTasks = context.WithCancel(context.Background())
 
@@ -156,6 +159,9 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	if rec.OnOwnerDeath == ledger.Survive && !s.Kept {
 		return nil, errors.New("a launch that survives its owner needs Kept: somebody must hold the exit status when the owner is gone")
 	}
+	if s.ScopeUnit && !s.Kept {
+		return nil, errors.New("a launch in a scope unit of its own needs Kept: the keeper goes into it first")
+	}
 	if s.Terminal && !s.Kept {
 		return nil, errors.New("a launch on the terminal needs Kept")
 	}
@@ -230,8 +236,14 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 			return nil
 		}
 	}
+	if s.ScopeUnit && s.Require == LevelCgroup {
+		return nil // enterScope knows what the scope allows, and refuses
+	}
 	// A cgroup is used wherever one can be had, and said so in the level.
 	base, err := o.cgroups.base()
+	if s.ScopeUnit {
+		err = errors.New("it is made in the scope unit")
+	}
 	if err == nil && !asked.Cgroup && !s.Kept {
 		if err = o.cloneFails(); err != nil {
 			err = fmt.Errorf("a child cloned into a cgroup does not live, as where our own cgroup was once killed; a kept launch (Kept) can still have one: %w", err)
@@ -462,7 +474,7 @@ func (l *Launch) startKept(a startArgs) error {
 		attr = attr.OnTerminal()
 	}
 	env, args := dress(l.rec, a.env, a.args)
-	var log *os.File
+	var log, logEnd *os.File
 	if l.rec.Log != nil {
 		r, w, err := helper.LogPipe()
 		if err != nil {
@@ -475,24 +487,38 @@ func (l *Launch) startKept(a startArgs) error {
 				a.std[i] = w
 			}
 		}
-		log = r
+		log, logEnd = r, w
+	}
+	k, err := l.o.helper.StartKeeper(l.rec.ID, args[0], a.std, a.extra, log, l.o.self, !a.spec.Terminal)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", a.path, err)
 	}
 	spec := helper.Spec{
 		OwnerDir: l.o.dir.Path(), ID: l.rec.ID, Path: a.path, Args: args, Env: env, Dir: a.dir,
 		Terminal: a.spec.Terminal, Front: a.spec.Terminal && a.spec.Front, PIDNS: l.rec.Level == contain.PIDNS, Join: l.o.joins(), Attr: attr, Linger: a.spec.Linger, Survive: l.rec.OnOwnerDeath == ledger.Survive, Log: l.rec.Log,
 	}
-	k, err := l.o.helper.StartKeeper(spec, a.std, a.extra, log, l.o.self, !a.spec.Terminal)
+	above := []int{k.PID}
+	if log != nil {
+		var spare int
+		spare, err = l.o.helper.StartSpare(spec, *l.rec.Log, log, k.PID)
+		above = append(above, spare)
+	}
+	if err == nil && a.spec.ScopeUnit {
+		err = l.enterScope(a.ctx, above)
+	}
+	if err == nil {
+		err = k.Begin(spec)
+	}
 	if err != nil {
+		if logEnd != nil {
+			logEnd.Close() // the spare has nothing to wait for
+		}
+		k.Close()
+		<-k.Done()
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
 	l.keeper = k
 	crash.Here("after-keeper")
-	if log != nil {
-		if err := l.o.helper.StartSpare(spec, *l.rec.Log, log, k.PID); err != nil {
-			k.Close()
-			return fmt.Errorf("start %s: %w", a.path, err)
-		}
-	}
 	ev, err := k.Receive()
 	switch {
 	case err != nil:

@@ -13,7 +13,9 @@ func doctorCommand() *cobra.Command {
 		Use: "doctor", Short: "Say what this host can guarantee, and what is missing for more",
 		Long: `doctor asks the kernel for everything custody uses, by using each once, and looks
 at the state directory. It says which levels of containment can be had here and
-what is missing for the others. It exits with 125 if custody can't work here.`,
+what is missing for the others; and, for launches that are to survive, what the
+service unit, the login session and the PID 1 above us would do to them. It exits
+with 125 if custody can't work here.`,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			d := custody.Doctor(custody.Options{Dir: global.dir, AllowNetworkFS: global.net})

@@ -78,8 +78,13 @@ func (f *launchFlags) open(ctx context.Context, scope string) (*custody.Owner, e
 		scope = global.scope
 	}
 	opt := &custody.Options{Dir: global.dir, AllowNetworkFS: global.net}
-	if f.verbose {
-		opt.OnEvent = func(e custody.Event) { say("%s", shownText(e.String())) }
+	opt.OnEvent = func(e custody.Event) {
+		switch {
+		case e.Kind == custody.Environment:
+			say("warning: %s", shownText(e.Err.Error()))
+		case f.verbose:
+			say("%s", shownText(e.String()))
+		}
 	}
 	return custody.Open(ctx, scope, opt)
 }

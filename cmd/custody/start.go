@@ -17,6 +17,8 @@ type startFlags struct {
 	owner    string
 	logSize  int64
 	logFiles int
+	accept   bool
+	scope    bool
 }
 
 func startCommand() *cobra.Command {
@@ -33,10 +35,15 @@ prints it. From then on 'custody status', 'logs', 'wait' and 'stop' know it by
 its id or name. When the command has ended what is left of its tree is stopped;
 how it ended is kept for a day.
 
+Where something here would end it with its owner, the unit of a service manager
+or a PID 1 that ends with us, start refuses, with the reason and the remedy;
+where that can't be told it warns. 'custody doctor' shows what is here.
+
 125 means custody failed, 126 that the command can't be executed, 127 that it
 was not found: nothing runs then.`,
 		Example: `  custody start --name llama -- llama-server --port 8000
   custody start --name db --own-dir /srv/scratch/db -- postgres -D /srv/scratch/db
+  custody start --scope-unit --name worker -- ./worker
   custody start --owner $$ --json -- ./engine`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -49,6 +56,8 @@ was not found: nothing runs then.`,
 	fl.BoolVar(&f.linger, "linger", false, "let descendants live on after the command has ended")
 	fl.Int64Var(&f.logSize, "log-size", 0, "rotate the log at this many `BYTES` (default 10485760)")
 	fl.IntVar(&f.logFiles, "log-files", 0, "keep this `NUMBER` of log files (default 5)")
+	fl.BoolVar(&f.scope, "scope-unit", false, "give it a transient scope unit of systemd's, so that it does not end with the unit we are in")
+	fl.BoolVar(&f.accept, "accept-environment", false, "start it although a service unit, a login session or PID 1 may end it")
 	fl.StringVar(&f.owner, "owner", "", "let this process own the launch as long as it lives: a `PID`, or parent (default: nobody, who adopts it first)")
 	return c
 }
@@ -63,6 +72,7 @@ func start(ctx context.Context, f startFlags, args []string) error {
 	}
 	spec.OnOwnerDeath, spec.Linger = custody.Survive, f.linger
 	spec.Log = &custody.LogSpec{MaxBytes: f.logSize, Files: f.logFiles}
+	spec.ScopeUnit, spec.AcceptEnvironment = f.scope, f.accept
 	pid := 0
 	if f.owner != "" {
 		if pid, err = ownerPID(f.owner); err != nil {

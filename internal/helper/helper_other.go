@@ -10,6 +10,7 @@ import (
 
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/proof"
 )
 
 // The helper roles exist for Linux only so far.
@@ -61,12 +62,17 @@ func (k *Keeper) Done() <-chan struct{} { return nil }
 func (k *Keeper) Receive() (Event, error) { return Event{}, io.EOF }
 
 // StartKeeper is not available on this system.
-func (b Binary) StartKeeper(Spec, [3]*os.File, []*os.File, *os.File, *host.Process, bool) (*Keeper, error) {
+func (b Binary) StartKeeper(proof.ID, string, [3]*os.File, []*os.File, *os.File, *host.Process, bool) (*Keeper, error) {
 	return nil, errors.ErrUnsupported
 }
 
 // StartSpare is not available on this system.
-func (b Binary) StartSpare(Spec, ledger.Log, *os.File, int) error { return errors.ErrUnsupported }
+func (b Binary) StartSpare(Spec, ledger.Log, *os.File, int) (int, error) {
+	return 0, errors.ErrUnsupported
+}
 
 // LogPipe is not available on this system.
 func LogPipe() (r, w *os.File, err error) { return nil, nil, errors.ErrUnsupported }
+
+// Begin reports that there is no keeper.
+func (k *Keeper) Begin(Spec) error { return errors.ErrUnsupported }

@@ -3,9 +3,12 @@ package helper
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"sync"
 	"syscall"
 
 	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/proof"
 )
 
 // File descriptors of a keeper. Its standard three are the leader's.
@@ -21,20 +24,23 @@ type keeperArgs struct {
 
 // Keeper is an owner's handle of a launch's keeper.
 type Keeper struct {
-	PID int
+	PID int // not collected before Begin, or Close: until then it is the keeper's own
 	*Conn
-	done chan struct{}
+	cmd   *exec.Cmd
+	extra int
+	watch sync.Once
+	done  chan struct{}
 }
 
 // Done is closed when the keeper has ended.
 func (k *Keeper) Done() <-chan struct{} { return k.done }
 
-// StartKeeper starts the keeper of a launch and hands it the spec. std and
+// StartKeeper starts the keeper of a launch, which waits for Begin. std and
 // extra are the leader's files; a nil one is the null device. log is the read
 // end of the pipe for the spec's log, if it has one. session says if
 // the keeper leaves our session, which it must not on a terminal.
-func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, log *os.File, self *host.Process, session bool) (*Keeper, error) {
-	c, err := b.command("keeper", keeperArgs{OwnerPID: os.Getpid()}, "of", spec.ID.Short(), spec.Args[0])
+func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*os.File, log *os.File, self *host.Process, session bool) (*Keeper, error) {
+	c, err := b.command("keeper", keeperArgs{OwnerPID: os.Getpid()}, "of", id.Short(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +68,7 @@ func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, log *o
 	}
 	c.Dir = "" // where we are, so that what is relative means the same; it leaves after the start
 	c.ExtraFiles = append([]*os.File{theirs, pidfd}, extra...)
-	spec.Extra = len(extra)
-	if spec.Log != nil {
+	if log != nil {
 		c.ExtraFiles = append(c.ExtraFiles, log)
 	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
@@ -72,16 +77,34 @@ func (b Binary) StartKeeper(spec Spec, std [3]*os.File, extra []*os.File, log *o
 		ours.Close()
 		return nil, fmt.Errorf("start keeper: %w", err)
 	}
-	k := &Keeper{PID: c.Process.Pid, Conn: newConn(ours), done: make(chan struct{})}
-	go func() {
-		c.Wait()
-		close(k.done)
-	}()
+	return &Keeper{PID: c.Process.Pid, Conn: newConn(ours), cmd: c, extra: len(extra), done: make(chan struct{})}, nil
+}
+
+// Begin hands the keeper its spec: it starts the leader.
+func (k *Keeper) Begin(spec Spec) error {
+	spec.Extra = k.extra
+	k.collect()
 	if err := k.enc.Encode(spec.pack()); err != nil {
 		k.Close()
-		return nil, fmt.Errorf("start keeper: %w", err)
+		return fmt.Errorf("start keeper: %w", err)
 	}
-	return k, nil
+	return nil
+}
+
+// Close closes the owner's end. A keeper that was not told to begin ends.
+func (k *Keeper) Close() error {
+	k.collect()
+	return k.Conn.Close()
+}
+
+// collect waits for the keeper's end.
+func (k *Keeper) collect() {
+	k.watch.Do(func() {
+		go func() {
+			k.cmd.Wait()
+			close(k.done)
+		}()
+	})
 }
 
 // selfFile returns a file for a child to inherit our pidfd by.

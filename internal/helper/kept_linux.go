@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -71,7 +72,9 @@ func keeper(raw []byte) int {
 		syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 
 	var spec packed
-	if err := k.conn.dec.Decode(&spec); err != nil {
+	if err := k.conn.dec.Decode(&spec); err == io.EOF {
+		return 125 // the owner thought better of it, or died
+	} else if err != nil {
 		complain("keeper: no spec: %v", err)
 		return 125
 	}

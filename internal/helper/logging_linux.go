@@ -81,29 +81,29 @@ type spareArgs struct {
 
 // StartSpare starts the process that goes on reading a launch's output should
 // its keeper be killed. It ends with the output.
-func (b Binary) StartSpare(spec Spec, log ledger.Log, r *os.File, keeper int) error {
+func (b Binary) StartSpare(spec Spec, log ledger.Log, r *os.File, keeper int) (int, error) {
 	c, err := b.command("spare", spareArgs{ScopeDir: []byte(filepath.Dir(spec.OwnerDir)), ID: spec.ID, Log: log, Keeper: keeper}, "of", spec.ID.Short())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p, err := host.Open(keeper) // our child, not collected before Done is closed
 	if err != nil {
-		return fmt.Errorf("start spare: %w", err)
+		return 0, fmt.Errorf("start spare: %w", err)
 	}
 	defer p.Close()
 	pidfd, err := selfFile(p)
 	if err != nil {
-		return fmt.Errorf("start spare: %w", err)
+		return 0, fmt.Errorf("start spare: %w", err)
 	}
 	defer pidfd.Close()
 	c.ExtraFiles = []*os.File{r, pidfd}
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	CleanMask(func() { err = c.Start() })
 	if err != nil {
-		return fmt.Errorf("start spare: %w", err)
+		return 0, fmt.Errorf("start spare: %w", err)
 	}
 	go c.Wait()
-	return nil
+	return c.Process.Pid, nil
 }
 
 // spare is the role.

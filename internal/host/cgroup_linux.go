@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,11 @@ import (
 // systemd manages the tree it must have been delegated to us (the single
 // writer rule of systemd's CGROUP_DELEGATION). Otherwise the error says what
 // is missing; it matches ErrUnsupported.
-func CgroupBase() (string, error) {
+func CgroupBase() (string, error) { return CgroupBaseOf(os.Getpid()) }
+
+// CgroupBaseOf is CgroupBase for another process, of which the caller knows
+// that the number is its own.
+func CgroupBaseOf(pid int) (string, error) {
 	no := func(format string, a ...any) (string, error) {
 		return "", fmt.Errorf(format+": %w", append(a, ErrUnsupported)...)
 	}
@@ -29,9 +34,9 @@ func CgroupBase() (string, error) {
 	if err != nil {
 		return no("mountinfo: %v", err)
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
+	own, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
-		return no("own cgroup: %v", err)
+		return no("cgroup of process %d: %v", pid, err)
 	}
 	path, err := ParseCgroup(own)
 	if err != nil {

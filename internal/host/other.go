@@ -63,6 +63,7 @@ func PeekBrand(int) Brand                        { return 0 }
 func MarkBelow(*Process, Brand)                  {}
 func PeekEnv(int, string) (string, bool)         { return "", false }
 func CgroupBase() (string, error)                { return "", ErrUnsupported }
+func CgroupBaseOf(int) (string, error)           { return "", ErrUnsupported }
 func CgroupsSeen(string) error                   { return ErrUnsupported }
 func CgroupDirID(string) (uint64, error)         { return 0, ErrUnsupported }
 func FileID(string) (dev, ino uint64, err error) { return 0, 0, ErrUnsupported }
