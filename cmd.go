@@ -22,6 +22,21 @@ type Spec struct {
 	Name     string
 	WaitName bool
 
+	// Replace stops the launch that holds the name, of whatever owner of the
+	// scope, by its own plan, and waits until it is proven gone and its ports
+	// and ours can be bound. Nothing is stopped if somebody else holds one of
+	// ours. Of several starts that replace one launch at the same time, one
+	// gets the name; the others are refused as above.
+	Replace bool
+
+	// Ports are TCP ports that the command is going to listen on, 64 at most.
+	// Each is reserved for all scopes of the state directory until the tree is
+	// proven gone, and must be free to bind on loopback and wildcard, as
+	// servers bind (SO_REUSEADDR). What a dead owner of this state directory
+	// left on one is ended first; any other holder is left alone, and the
+	// start refused with a *PortHeldError that names it.
+	Ports []int
+
 	// Labels are the caller's own, kept in the record: 32 KiB of names and
 	// values at most.
 	Labels map[string]string
@@ -197,8 +212,8 @@ func (c *Cmd) OutputCut() bool { return c.io.cut.Load() }
 // can't be written, nothing is run.
 //
 // Errors: *exec.Error or *fs.PathError as from exec.Cmd if the program can't
-// be run; ErrLevel, ErrEnvironment, ErrNameHeld, ErrClosed; else what could not
-// be recorded, or why there is no scope unit.
+// be run; ErrLevel, ErrEnvironment, ErrNameHeld, ErrPortHeld, ErrClosed; else
+// what could not be recorded, or why there is no scope unit.
 func (c *Cmd) Start() error {
 	if c.launch != nil {
 		return errors.New("custody: already started")

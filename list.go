@@ -41,6 +41,7 @@ type LaunchInfo struct {
 	Command      []string          `json:"command"`
 	Labels       map[string]string `json:"labels"`
 	Dirs         []string          `json:"dirs"`
+	Ports        []int             `json:"ports"`     // reserved
 	PIDs         []int             `json:"members"`   // pids of the proven members
 	Members      []Member          `json:"processes"` // the same, with what is known of each
 
@@ -81,7 +82,7 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 		ID: r.ID, Scope: r.Scope, Name: r.Name, State: string(r.State), Level: Level(r.Level),
 		OnOwnerDeath: OnOwnerDeath(r.OnOwnerDeath), StartedAt: r.StartedAt, Command: r.Command,
 		Owner:  v.ownerInfo(),
-		Labels: r.Labels, Dirs: []string{}, Members: members(s), Verdict: s.Verdict, Reason: s.Reason,
+		Labels: r.Labels, Dirs: []string{}, Ports: append([]int{}, r.Ports...), Members: members(s), Verdict: s.Verdict, Reason: s.Reason,
 	}
 	info.PIDs = make([]int, len(info.Members))
 	for i, m := range info.Members {

@@ -37,6 +37,7 @@ type order struct {
 	End     string // stop, or kill: the owner kills itself
 	Scope   bool   // in a scope unit
 	Survive bool
+	Ports   []int
 }
 
 func TestMain(m *testing.M) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -162,6 +163,13 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	if s.ScopeUnit && !s.Kept {
 		return nil, errors.New("a launch in a scope unit of its own needs Kept: the keeper goes into it first")
 	}
+	if s.Replace && s.Name == "" {
+		return nil, errors.New("a launch that replaces another one needs its Name")
+	}
+	rec.Ports = slices.Sorted(slices.Values(s.Ports))
+	if err := ledger.CheckPorts(rec.Ports); err != nil {
+		return nil, err
+	}
 	if s.Terminal && !s.Kept {
 		return nil, errors.New("a launch on the terminal needs Kept")
 	}
@@ -263,13 +271,19 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 	return nil
 }
 
-// prepare takes the name and makes directories and cgroup.
+// prepare takes name and ports, and makes directories and cgroup.
 func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 	if rec.Name != "" {
 		if err := o.claim(a, rec); err != nil {
 			return err
 		}
 		crash.Here("after-name")
+	}
+	if err := o.takePorts(a.ctx, rec); err != nil {
+		return err
+	}
+	if len(rec.Ports) > 0 {
+		crash.Here("after-port")
 	}
 	for i := range rec.Assets {
 		if err := asset.Make(&rec.Assets[i]); err != nil {
@@ -308,14 +322,22 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 	return nil
 }
 
-// claim takes the launch's name, waiting for it if asked to.
+// claim takes the launch's name, waiting for it if asked to. It replaces at
+// most one launch: of several that replace the same one, one gets the name.
 func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
-	pause := 10 * time.Millisecond
+	pause, replaced := 10*time.Millisecond, false
 	for {
 		err := o.store.ClaimName(o.scope, rec.Name, ledger.Claim{Owner: o.id, Launch: rec.ID})
 		var held *ledger.NameHeldError
 		if !errors.As(err, &held) {
 			return err
+		}
+		if a.spec.Replace && held.Reason == "" && !replaced {
+			replaced = true
+			if err := o.replace(a.ctx, held.Holder, rec); err != nil {
+				return err
+			}
+			continue
 		}
 		if !a.spec.WaitName || held.Reason != "" {
 			return &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}

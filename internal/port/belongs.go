@@ -15,12 +15,18 @@ type Look struct {
 	// the reason, if that can't be told.
 	Verdict proof.Verdict
 	Reason  string
-	// Others are the listeners that are not of the tree, for people; their
-	// handles are closed.
+	// Others are the listeners that are not of the tree. Close closes their
+	// handles.
 	Others []Holder
-	// Sockets are the listening sockets that were looked at, by inode.
-	Sockets []Socket
+	// Elsewhere says that the listeners are in another network namespace, out
+	// of our reach.
+	Elsewhere bool
+
+	sockets []Socket // that were looked at
 }
+
+// Same reports whether two looks saw the same listeners.
+func (l Look) Same(m Look) bool { return slices.Equal(l.sockets, m.sockets) }
 
 // Judge says whether an opened process is of a launch.
 type Judge func(*host.Process) proof.Verdict
@@ -48,6 +54,7 @@ func Belongs(port int, members []*host.Process, judge Judge) (Look, error) {
 		if err != nil {
 			continue // it ended, or hides; it is no listener in our namespace
 		}
+		there.Elsewhere = true
 		if there.Verdict == proof.Owned {
 			there.Reason = fmt.Sprintf("%s, in the network namespace of process %d, which is not ours", there.Reason, m.PID())
 		}
@@ -61,12 +68,14 @@ func Belongs(port int, members []*host.Process, judge Judge) (Look, error) {
 func worse(a, b Look) Look {
 	for _, v := range []proof.Verdict{proof.Foreign, proof.Unsure, proof.Owned} {
 		if a.Verdict == v {
-			return a
+			break
 		}
 		if b.Verdict == v {
-			return b
+			a, b = b, a
+			break
 		}
 	}
+	Close(b.Others)
 	return a
 }
 
@@ -82,24 +91,25 @@ func (n namespace) belongs(port int, members []*host.Process, judge Judge) (Look
 	if err != nil {
 		return Look{}, err
 	}
-	defer Close(hs)
-	look := Look{Verdict: proof.Owned, Reason: "every listener is proven to be of the tree", Sockets: socks}
+	look := Look{Verdict: proof.Owned, Reason: "every listener is proven to be of the tree", sockets: socks}
 	unsure := ""
 	for _, h := range hs {
 		switch verdict(h, members, judge) {
-		case proof.Owned:
 		case proof.Foreign:
-			h.Proc = nil
 			look.Others = append(look.Others, h)
+			continue
+		case proof.Owned:
 		default:
 			unsure = fmt.Sprintf("%s holds it, and can't be proven to be of the tree", h)
 		}
+		Close([]Holder{h})
 	}
 	// What was judged must be what is there: a socket that was opened or
 	// closed meanwhile makes it another port.
 	after, err := n.listeners(port)
 	switch {
 	case err != nil:
+		Close(look.Others)
 		return Look{}, err
 	case !slices.Equal(socks, after):
 		look.Verdict, look.Reason = proof.Unsure, "its listeners changed while they were looked at"

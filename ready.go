@@ -1,0 +1,298 @@
+package custody
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/port"
+	"github.com/custody-project/custody/proof"
+)
+
+// When is a launch ready? An answer on its port is no proof: it may come from
+// a predecessor that is dying or from a stranger. So the listener is followed
+// to the processes that hold it, and each of them must be proven to be of the
+// tree.
+
+// Ready is one thing to wait for. Exactly one field is set.
+type Ready struct {
+	// Port is a TCP port: ready when somebody listens on it, and every listener
+	// is proven to be of the tree.
+	Port int
+
+	// URL is an http URL on this host: ready when a GET is answered with a
+	// status of 200 to 299, by a listener that is proven to be of the tree
+	// before and after. Redirects are not followed, proxies not used.
+	URL string
+}
+
+// String returns the form that ParseReady reads.
+func (r Ready) String() string {
+	if r.URL != "" {
+		return r.URL
+	}
+	return fmt.Sprintf("port:%d", r.Port)
+}
+
+// ParseReady reads port:N or an http URL; "port N" and "http URL" are the same.
+func ParseReady(s string) (Ready, error) {
+	r := Ready{URL: strings.TrimPrefix(s, "http ")}
+	if kind, num, ok := strings.Cut(strings.Replace(s, " ", ":", 1), ":"); ok && kind == "port" {
+		n, err := strconv.Atoi(num)
+		if err != nil {
+			return r, fmt.Errorf("ready %.100q: want port:N, N from 1 to 65535", s)
+		}
+		r = Ready{Port: n}
+	}
+	if _, err := r.prepare(); err != nil {
+		return Ready{}, err
+	}
+	return r, nil
+}
+
+// question is a Ready that can be asked.
+type question struct {
+	what string
+	port int
+	url  *url.URL
+}
+
+func (r Ready) prepare() (question, error) {
+	q := question{what: r.String(), port: r.Port}
+	switch {
+	case r.URL != "" && r.Port != 0:
+		return q, errors.New("ready: a port and a URL; want one, and several to wait for both")
+	case r.URL != "":
+		u, n, err := localURL(r.URL)
+		if err != nil {
+			return q, fmt.Errorf("ready %.100q: %w", r.URL, err)
+		}
+		q.url, q.port = u, n
+	default:
+		if err := port.Check(r.Port); err != nil {
+			return q, fmt.Errorf("ready: %w", err)
+		}
+	}
+	return q, nil
+}
+
+// ErrNotReady is matched by the error of WaitReady for a launch that will not
+// become ready, or did not in time.
+var ErrNotReady = errors.New("launch is not ready")
+
+// NotReadyError says why a launch is not ready.
+type NotReadyError struct {
+	Launch  ID
+	Waiting string           // for what: "port:8000", or a URL
+	Reason  string           // why that is not so
+	State   *os.ProcessState // the leader's end, if that is why
+	PID     int              // of the stranger on the port, if that is why
+	Command []string         // its arguments
+
+	cause error
+}
+
+func (e *NotReadyError) Error() string {
+	return fmt.Sprintf("launch %s is not ready (%s): %s", e.Launch.Short(), e.Waiting, e.Reason)
+}
+
+// Is matches ErrNotReady.
+func (e *NotReadyError) Is(target error) bool { return target == ErrNotReady }
+
+// Unwrap returns the context's error where time ran out, and the leader's as
+// Wait gives it where that ended.
+func (e *NotReadyError) Unwrap() error { return e.cause }
+
+// WaitReady waits until the launch is ready: for each of what is given, in
+// order. It fails at once when the leader ends (of a launch that lingers, when
+// the tree is gone) and when a stranger listens on the port; while another
+// recorded launch does, a predecessor perhaps, it waits. It stops nothing.
+//
+// The error is a *NotReadyError, which matches ErrNotReady and, where ctx ended
+// the wait, the context's error.
+func (l *Launch) WaitReady(ctx context.Context, ready ...Ready) error {
+	var qs []question
+	for _, r := range ready {
+		q, err := r.prepare()
+		if err != nil {
+			return err
+		}
+		qs = append(qs, q)
+	}
+	for _, q := range qs {
+		if err := l.waitReady(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Launch) waitReady(ctx context.Context, q question) error {
+	ended := l.exited
+	if l.spec.Linger {
+		ended = l.gone
+	}
+	w := &readiness{l: l, q: q}
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
+		why := w.why
+		ready := w.look(ctx)
+		if over(ctx) && why != "" {
+			w.why = why // and not that the last look was cut short
+		}
+		select {
+		case <-ended: // whatever was seen on its port
+			e := w.failed("it has ended")
+			if l.state != nil {
+				e.Reason, e.State = "its leader ended: "+l.state.String(), l.state
+			}
+			e.cause = l.waitErr
+			return e
+		default:
+		}
+		switch {
+		case ready:
+			return nil
+		case w.stranger != nil:
+			e := w.failed(w.why)
+			e.PID, e.Command = w.stranger.PID, w.stranger.Command
+			return e
+		}
+		select {
+		case <-ended:
+		case <-l.o.closing.Done():
+			e := w.failed("its owner closes")
+			e.cause = ErrClosed
+			return e
+		case <-ctx.Done():
+			e := w.failed(fmt.Sprintf("%s, and the wait is over: %v", w.why, ctx.Err()))
+			e.cause = ctx.Err()
+			return e
+		case <-time.After(pause):
+		}
+	}
+}
+
+// over reports whether a context has ended, or does so just now: what goes by
+// its deadline may be told before it.
+func over(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(end)
+}
+
+// readiness is one wait.
+type readiness struct {
+	l        *Launch
+	q        question
+	why      string       // it is not ready, as of the last look
+	stranger *port.Holder // is in the way for good
+	suspect  uint64       // socket of a stranger that may be one
+	since    time.Time    // it is there
+}
+
+// strangerPatience is how long a stranger must listen to be taken for one that stays: a
+// predecessor's last process may not be provable any more.
+const strangerPatience = 200 * time.Millisecond
+
+func (w *readiness) failed(why string) *NotReadyError {
+	return &NotReadyError{Launch: w.l.ID(), Waiting: w.q.what, Reason: why}
+}
+
+// look asks once, and says why not.
+func (w *readiness) look(ctx context.Context) bool {
+	before, ok := w.belongs(ctx)
+	if !ok || w.q.url == nil {
+		return ok
+	}
+	if before.Elsewhere {
+		w.why = before.Reason + ": it can't be asked from here"
+		return false
+	}
+	if err := answers(ctx, w.q.url); err != nil {
+		w.why = err.Error()
+		return false
+	}
+	// The answer counts if who could give it is who it was before.
+	after, ok := w.belongs(ctx)
+	if ok && !before.Same(after) {
+		w.why, ok = "its listeners changed while it was asked", false
+	}
+	return ok
+}
+
+// belongs reports whether the port is the tree's.
+func (w *readiness) belongs(ctx context.Context) (port.Look, bool) {
+	rec, err := w.l.record()
+	if rec == nil || err != nil {
+		w.why = fmt.Sprintf("its record can't be read: %v", err)
+		return port.Look{}, false
+	}
+	tree := contain.Of(rec, w.l.o.here, nil)
+	look, err := w.whose(rec, tree)
+	if err != nil {
+		w.why = err.Error()
+		return look, false
+	}
+	w.why = fmt.Sprintf("port %d: %s", w.q.port, look.Reason)
+	defer port.Close(look.Others)
+	if look.Verdict == proof.Foreign {
+		w.meet(context.WithoutCancel(ctx), look.Others)
+	} else {
+		w.suspect = 0
+	}
+	return look, look.Verdict == proof.Owned
+}
+
+func (w *readiness) whose(rec *ledger.Record, tree *contain.Tree) (port.Look, error) {
+	s, err := tree.Look(true)
+	if err != nil {
+		return port.Look{}, err
+	}
+	defer s.Close()
+	members := make([]*host.Process, len(s.Members))
+	for i, m := range s.Members {
+		members[i] = m.Proc
+	}
+	return port.Belongs(w.q.port, members, func(p *host.Process) proof.Verdict {
+		m, err := tree.Judge(p) // it may be younger than the look
+		if err != nil {
+			return proof.Unsure
+		}
+		return m.Finding.Verdict
+	})
+}
+
+// meet looks at who listens in the tree's place. A launch that is recorded may
+// be a predecessor on its way out. A stranger that stays is in the way.
+func (w *readiness) meet(ctx context.Context, others []port.Holder) {
+	for _, h := range others {
+		v, err := w.l.o.launchOf(ctx, h.Proc)
+		if err != nil {
+			w.why += fmt.Sprintf(" (%v)", err)
+			return
+		}
+		if v != nil && v.rec.ID == w.l.ID() {
+			continue // proven meanwhile
+		}
+		if v != nil {
+			w.why = fmt.Sprintf("port %d is held by launch %s still, process %d", w.q.port, shownLaunch(v.rec), h.PID)
+			continue
+		}
+		if w.suspect != h.Inode {
+			w.suspect, w.since = h.Inode, time.Now()
+		} else if time.Since(w.since) > strangerPatience {
+			h.Proc = nil
+			w.stranger = &h
+			w.why = fmt.Sprintf("port %d: %s listens on it, which is not of this launch and is left alone", w.q.port, h)
+		}
+		return
+	}
+	w.suspect = 0 // none but launches
+}
