@@ -38,7 +38,7 @@ func exampleLaunch(t testing.TB) custody.LaunchInfo {
 		ID: id(t, "a"), Scope: "browsers", Name: "worker-1", State: "running", Level: custody.LevelLineage,
 		OnOwnerDeath: custody.Kill, Owner: custody.OwnerInfo{ID: id(t, "b"), PID: 4700, Alive: true},
 		PID: 4711, PGID: 4711, StartedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Command: []string{"firefox-esr", "-headless"}, Labels: map[string]string{"recipe": "42"},
+		Command: []string{"firefox-esr", "-headless"}, Labels: map[string]string{"recipe": "42"}, Ports: []int{8000},
 		Dirs: []string{"/tmp/custody-aaaa-PROFILE/PROFILE"},
 		PIDs: []int{4711}, Members: []custody.Member{{PID: 4711, PPID: 4705, State: "S", Comm: "firefox-esr",
 			Command: []string{"firefox-esr", "-headless"},

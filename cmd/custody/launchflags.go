@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,6 +22,8 @@ type launchFlags struct {
 	labels   []string
 	tempDirs []string
 	ownDirs  []string
+	ports    []int
+	replace  bool
 	verbose  bool
 }
 
@@ -34,12 +37,15 @@ func (f *launchFlags) add(c *cobra.Command) {
 	fl.StringArrayVar(&f.labels, "label", nil, "keep a label `KEY=VALUE` in the record")
 	fl.StringArrayVar(&f.tempDirs, "temp-dir", nil, "give the command a private temporary directory, as variable `NAME` and in place of {NAME}")
 	fl.StringArrayVar(&f.ownDirs, "own-dir", nil, "take this `DIRECTORY` into custody: it is deleted with the tree")
+	fl.IntSliceVar(&f.ports, "port", nil, "reserve this TCP `PORT`; refuse to run if somebody holds it")
+	fl.BoolVar(&f.replace, "replace", false, "stop the launch that holds the name first, and wait until it and its ports are gone")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error what happens")
 }
 
 // spec checks the flags, and says which launch they describe.
 func (f *launchFlags) spec() (custody.Spec, error) {
-	spec := custody.Spec{Name: f.name, Kept: true, Require: custody.Level(f.require), TempDirs: f.tempDirs, OwnDirs: f.ownDirs}
+	spec := custody.Spec{Name: f.name, Kept: true, Require: custody.Level(f.require), TempDirs: f.tempDirs, OwnDirs: f.ownDirs,
+		Ports: f.ports, Replace: f.replace}
 	var err error
 	if spec.Phases, err = parsePhases(f.phases); err != nil {
 		return spec, err
@@ -53,6 +59,9 @@ func (f *launchFlags) spec() (custody.Spec, error) {
 		if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
 			return spec, fmt.Errorf("env %q: want KEY=VALUE", kv)
 		}
+	}
+	if f.replace && f.name == "" {
+		return spec, errors.New("replace: replace what? give the launch its --name")
 	}
 	for i, name := range f.tempDirs {
 		if slices.Contains(f.tempDirs[:i], name) {

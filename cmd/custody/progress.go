@@ -16,6 +16,7 @@ type progress struct {
 	live    bool
 	shown   bool
 	last    custody.StopProgress
+	waiting string // what for, where nothing is stopped
 	began   time.Time
 	ended   chan struct{}
 	wg      sync.WaitGroup
@@ -48,6 +49,9 @@ func (p *progress) tick() {
 
 func (p *progress) draw() {
 	what := "waiting" // for a stop that somebody else began, or for the first look
+	if p.waiting != "" {
+		what = "waiting for " + shownText(p.waiting)
+	}
 	if p.last.Of > 0 {
 		what = "stopping " + p.last.Launch.Short() + ": " + p.last.String()
 		if p.last.Name != "" {
@@ -57,6 +61,13 @@ func (p *progress) draw() {
 	line := what + ", " + time.Since(p.began).Truncate(100*time.Millisecond).String()
 	errs.printf("\r\x1b[K%s", errs.cut(line, errs.width-1))
 	p.shown = true
+}
+
+// waitFor says what is waited for.
+func (p *progress) waitFor(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = what
 }
 
 func (p *progress) stop(x custody.StopProgress) {

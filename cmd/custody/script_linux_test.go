@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,13 +42,19 @@ func TestScripts(t *testing.T) {
 			dir := filepath.Join(e.WorkDir, "state")
 			e.Setenv("CUSTODY_DIR", dir)
 			e.Setenv("LANG", "C.UTF-8")
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			if err != nil {
+				return err
+			}
+			e.Setenv("PORT", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+			l.Close()
 			e.Setenv("TREE_PIDS", filepath.Join(e.WorkDir, "pids"))
 			e.Defer(func() { endAll(dir) })
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"started": started, "orphan": orphan, "code": code, "json": jsonPath, "fields": fields, "zombie": zombie,
-			"stranger": stranger,
+			"stranger": stranger, "descriptors": descriptors,
 		},
 		RequireExplicitExec: true,
 	})
@@ -243,4 +250,43 @@ func stranger(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(c.Start())
 	ts.Defer(func() { c.Process.Kill(); c.Wait() })
 	ts.Setenv("STRANGER", strconv.Itoa(c.Process.Pid))
+}
+
+// descriptors NAME wants the leader of a launch to have the descriptors that a
+// plain child of this test has with empty input and output, and no other.
+func descriptors(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := custody.List(context.Background(), custody.ListOptions{Dir: ts.Getenv("CUSTODY_DIR")})
+	ts.Check(err)
+	plain := exec.Command("sleep", "60")
+	ts.Check(plain.Start())
+	ts.Defer(func() { plain.Process.Kill(); plain.Wait() })
+	for _, x := range l.Launches {
+		if x.Name != args[0] {
+			continue
+		}
+		var have, want string
+		// Each has its own only when it has executed its program.
+		for end := time.Now().Add(10 * time.Second); have == "" || have != want; time.Sleep(10 * time.Millisecond) {
+			if have, want = files(ts, x.PID), files(ts, plain.Process.Pid); time.Now().After(end) {
+				ts.Fatalf("it has %s\na plain child has %s", have, want)
+			}
+		}
+		return
+	}
+	ts.Fatalf("no launch %s", args[0])
+}
+
+func files(ts *testscript.TestScript, pid int) string {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, err := os.ReadDir(dir)
+	ts.Check(err)
+	var out []string
+	for _, fd := range fds {
+		link, _ := os.Readlink(filepath.Join(dir, fd.Name()))
+		if n := fd.Name(); n == "1" || n == "2" {
+			link = "" // the log of a launch, nothing for the child
+		}
+		out = append(out, fd.Name()+" "+link)
+	}
+	return strings.Join(out, ", ")
 }

@@ -13,6 +13,7 @@ import (
 
 type startFlags struct {
 	launchFlags
+	readyFlags
 	linger   bool
 	owner    string
 	logSize  int64
@@ -39,9 +40,25 @@ Where something here would end it with its owner, the unit of a service manager
 or a PID 1 that ends with us, start refuses, with the reason and the remedy;
 where that can't be told it warns. 'custody doctor' shows what is here.
 
-125 means custody failed, 126 that the command can't be executed, 127 that it
-was not found: nothing runs then.`,
-		Example: `  custody start --name llama -- llama-server --port 8000
+--port reserves a port: it must be free to bind on loopback and wildcard, and
+no other launch gets it until this one is gone. What a dead owner left on it is
+ended first; anybody else who holds it is named and left alone.
+
+--ready waits until the launch can be used, and more than one may be given:
+
+  port        every --port has a listener, proven to be of this launch
+  port:N      this port has
+  http://…    a GET is answered with a status of 200 to 299 by such a listener;
+              the URL names this host, and redirects are not followed
+
+An answer of a predecessor that is dying, or of a stranger on the port, does not
+count. start fails at once when the command ends or a stranger has the port,
+stops what it started and tells why; --keep-unready leaves it running.
+
+125 means custody failed or the launch did not become ready, 126 that the
+command can't be executed, 127 that it was not found: nothing runs then.`,
+		Example: `  custody start --name llama --port 8000 --ready http://127.0.0.1:8000/health -- llama-server --port 8000
+  custody start --name llama --port 8000 --ready port --replace -- llama-server --port 8000
   custody start --name db --own-dir /srv/scratch/db -- postgres -D /srv/scratch/db
   custody start --scope-unit --name worker -- ./worker
   custody start --owner $$ --json -- ./engine`,
@@ -59,6 +76,7 @@ was not found: nothing runs then.`,
 	fl.BoolVar(&f.scope, "scope-unit", false, "give it a transient scope unit of systemd's, so that it does not end with the unit we are in")
 	fl.BoolVar(&f.accept, "accept-environment", false, "start it although a service unit, a login session or PID 1 may end it")
 	fl.StringVar(&f.owner, "owner", "", "let this process own the launch as long as it lives: a `PID`, or parent (default: nobody, who adopts it first)")
+	f.readyFlags.add(c)
 	return c
 }
 
@@ -73,6 +91,10 @@ func start(ctx context.Context, f startFlags, args []string) error {
 	spec.OnOwnerDeath, spec.Linger = custody.Survive, f.linger
 	spec.Log = &custody.LogSpec{MaxBytes: f.logSize, Files: f.logFiles}
 	spec.ScopeUnit, spec.AcceptEnvironment = f.scope, f.accept
+	ready, err := f.conditions(f.ports)
+	if err != nil {
+		return err
+	}
 	pid := 0
 	if f.owner != "" {
 		if pid, err = ownerPID(f.owner); err != nil {
@@ -89,7 +111,8 @@ func start(ctx context.Context, f startFlags, args []string) error {
 		return startError(err)
 	}
 	id := cmd.Launch().ID()
-	if err := o.Close(); err != nil {
+	notReady := f.await(ctx, cmd.Launch(), ready)
+	if err := errors.Join(notReady, o.Close()); err != nil {
 		return err
 	}
 	if pid != 0 {
