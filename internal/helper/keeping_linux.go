@@ -170,6 +170,7 @@ func (k *kept) childless() bool {
 
 func (k *kept) noteExit(status uint32) {
 	x := sweep.ExitOf(status)
+	k.exit = x // should it not be written now, on a full disk, it is at the end
 	k.update(func(r *ledger.Record) {
 		if r.Exit = x; r.State != ledger.Released && r.State != ledger.Ended {
 			r.State = ledger.Exited
@@ -236,7 +237,7 @@ func (k *kept) end(death bool) int {
 	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec, OwnerDead: ownerDead,
+			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec, Exit: k.exit, OwnerDead: ownerDead,
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {
@@ -255,7 +256,7 @@ func (k *kept) end(death bool) int {
 		select {
 		case <-time.After(pause):
 		case <-k.hurry:
-		case <-k.ownerDead:
+		case <-ownerDead:
 			if !death {
 				death = true
 				continue
@@ -290,11 +291,30 @@ func (k *kept) released() bool {
 			}
 		}
 	}
+	if k.spec.Survive && k.takenBack() {
+		sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{Known: k.rec, Exit: k.exit})
+		return true
+	}
 	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
 		defer store.Close()
 		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true})
 	}
 	return true
+}
+
+// takenBack reports whether the launch is in custody again, with whatever owner.
+func (k *kept) takenBack() bool {
+	r, err := k.dir.Read(k.spec.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		now, lerr := ledger.Locate(k.dir, k.spec.ID)
+		if lerr != nil {
+			return false
+		}
+		k.dir.Close()
+		k.dir = now
+		r, err = now.Read(k.spec.ID)
+	}
+	return err == nil && r.State != ledger.Released
 }
 
 // sweepOwner removes the directory of an owner that died, if this was its last

@@ -46,6 +46,7 @@ type kept struct {
 	hurry     chan struct{} // the owner has no more patience
 	now       chan struct{} // closed: the owner wants nothing but KILL
 	killed    sync.Once     // guards its closing
+	exit      *ledger.Exit  // how the leader ended, once it has
 	severed   chan struct{} // closed when the owner's end of the socket is
 	death     uint64        // boot clock when the owner died
 }

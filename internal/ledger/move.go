@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/custody-project/custody/internal/crash"
 	"github.com/custody-project/custody/proof"
@@ -16,28 +17,29 @@ import (
 // the place of its record looks for it again when it is not there.
 
 // Move takes a launch over: its record moves into the directory of the new
-// owner, whose lock the caller holds. Both stop locks of the launch are held
-// meanwhile, so no stop comes in between; check is asked then, with the record
-// as it is, and its error ends the move.
+// owner, whose lock the caller holds, as it holds the launch's stop lock in the
+// old one. check is asked with the record as it is by then, and its error ends
+// the move.
 //
-// A launch that is not there any more matches fs.ErrNotExist.
+// A launch that is not there any more matches fs.ErrNotExist. After an error the
+// record lies where it was.
 func Move(ctx context.Context, from, to *Owner, id proof.ID, check func(*Record) error) error {
 	if to.lock == nil {
 		return fmt.Errorf("launch %s: taken over by an owner without its lock", id)
 	}
-	free, err := from.HoldStop(ctx, id)
+	// Read before the second lock is waited for: who waits for one while it
+	// holds another one has the record, so no two wait for each other.
+	r, err := from.Read(id)
 	if err != nil {
 		return err
 	}
-	defer free()
 	also, err := to.HoldStop(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer also()
-	r, err := from.Read(id)
-	if err != nil {
-		return err
+	if r.OnOwnerDeath != Survive {
+		return fmt.Errorf("launch %s: it does not outlive its owner", id)
 	}
 	if err := check(r); err != nil {
 		return err
@@ -52,7 +54,10 @@ func Move(ctx context.Context, from, to *Owner, id proof.ID, check func(*Record)
 		return err
 	}
 	crash.Here("move-moved")
-	return to.Update(id, func(r *Record) { r.Owner, r.TakenBy = to.ID, proof.ID{} })
+	// It is the new owner's by now, also if a full disk keeps this from being
+	// said in fewer words.
+	to.Update(id, func(r *Record) { r.Owner, r.TakenBy = to.ID, proof.ID{} })
+	return nil
 }
 
 // receive renames the record of another owner into this one's directory. The
@@ -87,18 +92,11 @@ func Locate(near *Owner, id proof.ID) (*Owner, error) {
 	return store.Locate(near.Scope, id)
 }
 
-// written reports whether the launch has a record, or it can't be told.
-func (s *Store) written(scope string, id proof.ID) bool {
-	d, err := s.Locate(scope, id)
-	if err == nil {
-		d.Close()
-	}
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
 // Locate opens the directory of the owner that has the launch's record.
-// Missing matches fs.ErrNotExist.
+// Missing matches fs.ErrNotExist: that is said only if every directory could be
+// asked.
 func (s *Store) Locate(scope string, id proof.ID) (*Owner, error) {
+	var blind error
 	// While one looks it may move from a directory not looked at yet to one
 	// that was.
 	for range 3 {
@@ -106,16 +104,52 @@ func (s *Store) Locate(scope string, id proof.ID) (*Owner, error) {
 		if err != nil {
 			return nil, err
 		}
+		blind = nil
 		for _, owner := range owners {
-			d, err := s.OpenOwner(scope, owner)
-			if err != nil {
-				continue
+			_, err := s.root.Lstat(filepath.Join(scope, owner.String(), id.String()+".json"))
+			if err == nil {
+				var d *Owner
+				if d, err = s.OpenOwner(scope, owner); err == nil {
+					return d, nil
+				}
 			}
-			if d.Has(id) {
-				return d, nil
+			if !errors.Is(err, fs.ErrNotExist) {
+				blind = err
 			}
-			d.Close()
 		}
 	}
+	if blind != nil {
+		return nil, fmt.Errorf("launch %s: can't tell where its record is: %w", id, blind)
+	}
 	return nil, fmt.Errorf("launch %s: %w", id, fs.ErrNotExist)
+}
+
+// ids collects the launches of a scope that have a record, in one pass; one
+// that moves meanwhile may be missing.
+func (s *Store) ids(scope string) (map[proof.ID]bool, error) {
+	owners, _, err := s.Owners(scope)
+	if err != nil {
+		return nil, err
+	}
+	found := map[proof.ID]bool{}
+	for _, owner := range owners {
+		d, err := s.root.Open(filepath.Join(scope, owner.String()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		names, err := d.Readdirnames(-1)
+		d.Close()
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			if id, err := proof.ParseID(strings.TrimSuffix(n, ".json")); err == nil {
+				found[id] = true
+			}
+		}
+	}
+	return found, nil
 }

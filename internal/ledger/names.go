@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/custody-project/custody/proof"
 )
@@ -55,6 +54,9 @@ func releaseClaim(root *os.Root, file string, launch proof.ID) error {
 	}
 	defer unlock()
 	held, err := readClaim(root, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil || held.Launch != launch {
 		return err
 	}
@@ -87,29 +89,29 @@ func readClaim(root *os.Root, name string) (Claim, error) {
 }
 
 // recorded reports whether the launch that holds a name has a record, with its
-// first owner or with another one that took it over, and has not ended.
+// first owner or with another one that took it over, and has not ended. What
+// can't be told is held.
 func (s *Store) recorded(scope string, c Claim) bool {
-	holds := func(owner proof.ID) bool {
-		_, err := s.root.Lstat(filepath.Join(scope, owner.String(), c.Launch.String()+".json"))
+	for range 3 {
+		o, err := s.OpenOwner(scope, c.Owner)
+		if err == nil && !o.Has(c.Launch) {
+			o.Close()
+			err = fs.ErrNotExist
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			o, err = s.Locate(scope, c.Launch)
+		}
 		if err != nil {
 			return !errors.Is(err, fs.ErrNotExist)
 		}
-		o, err := s.OpenOwner(scope, owner)
-		if err != nil {
-			return !errors.Is(err, fs.ErrNotExist)
-		}
-		defer o.Close()
 		r, err := o.Read(c.Launch)
-		if err != nil {
-			return !errors.Is(err, fs.ErrNotExist)
+		o.Close()
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err != nil || r.State != Ended
 		}
-		return r.State != Ended
+		// It ended, or moved to yet another owner.
 	}
-	if holds(c.Owner) {
-		return true
-	}
-	owners, _, err := s.Owners(scope)
-	return err != nil || slices.ContainsFunc(owners, holds)
+	return true
 }
 
 // ClaimName takes a name for a launch. The name is free when nobody claims it

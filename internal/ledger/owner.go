@@ -344,6 +344,31 @@ func (o *Owner) Records() (recs []*Record, odd []Odd, err error) {
 	return recs, odd, nil
 }
 
+// Untouched lists the launches whose records were not written for so long,
+// without reading them.
+func (o *Owner) Untouched(age time.Duration) []proof.ID {
+	d, err := o.root.Open(".")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	var old []proof.ID
+	for _, n := range names {
+		id, err := proof.ParseID(strings.TrimSuffix(n, ".json"))
+		if err != nil {
+			continue
+		}
+		if fi, err := o.root.Lstat(n); err == nil && time.Since(fi.ModTime()) > age {
+			old = append(old, id)
+		}
+	}
+	return old
+}
+
 // RemoveOwner removes the directory of an owner whose records have all ended.
 // The lock must be held. It returns an error that matches fs.ErrExist if
 // something is left in it.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"syscall"
 
 	"github.com/custody-project/custody/proof"
 )
@@ -139,6 +140,9 @@ func (s *Store) list(rel string, check func(string) error) (names []string, odd 
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // ended meanwhile
 		}
+		if unaskable(err) {
+			return nil, nil, fmt.Errorf("list %s: %w", filepath.Join(s.path, rel), err)
+		}
 		if err != nil {
 			odd = append(odd, Odd{filepath.Join(s.path, rel, e.Name()), err.Error()})
 			continue
@@ -147,4 +151,10 @@ func (s *Store) list(rel string, check func(string) error) (names []string, odd 
 	}
 	sort.Strings(names)
 	return names, odd, nil
+}
+
+// unaskable reports whether an error says that we could not ask, and nothing
+// of what was asked about.
+func unaskable(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

@@ -63,16 +63,52 @@ func (s *Store) tidyLogs(scope string) error {
 	if err != nil {
 		return err
 	}
+	if len(files) == 0 {
+		return nil
+	}
+	// A new launch's log is made after its record, and these were listed before
+	// the records are: what has none is old.
+	written, err := s.ids(scope)
+	if err != nil {
+		return err
+	}
 	for _, n := range files {
 		base, _, _ := strings.Cut(n, ".")
 		id, err := proof.ParseID(base)
-		if err != nil || s.written(scope, id) {
+		if err != nil || written[id] {
 			continue
 		}
-		// A new launch's log is made after its record: what has none is old.
-		s.root.Remove(filepath.Join(scope, logsDir, n))
+		if d, err := s.Locate(scope, id); err == nil {
+			d.Close() // it moved while we looked
+		} else if errors.Is(err, fs.ErrNotExist) {
+			s.root.Remove(filepath.Join(scope, logsDir, n))
+		}
 	}
 	return nil
+}
+
+// RemoveLog removes what a launch wrote.
+func (o *Owner) RemoveLog(id proof.ID) error {
+	root, err := os.OpenRoot(filepath.Dir(o.LogPath(id)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	d, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	files, err := d.Readdirnames(-1)
+	for _, n := range files {
+		if base, _, _ := strings.Cut(n, "."); base == id.String() {
+			err = errors.Join(err, root.Remove(n))
+		}
+	}
+	return err
 }
 
 // tidyClaims removes the claims of a scope's launches whose record has ended:

@@ -47,6 +47,7 @@ type Options struct {
 	Phases []stop.Phase // instead of the recorded plan
 	Keep   bool         // stop the tree, but leave assets and record to the owner
 	Failed bool         // its start failed: the user's own directories are given back
+	Exit   *ledger.Exit // how the leader ended, for a record that doesn't say it yet
 
 	// Known is the record as the caller remembers it. A record that is missing
 	// on disk is no proof that the tree is gone: somebody may have deleted the
@@ -86,10 +87,14 @@ func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 	rec, err := d.Read(id)
 	if errors.Is(err, fs.ErrNotExist) && movable(opt.Known) {
 		// Another owner may have taken it over.
-		if now, e := ledger.Locate(d, id); e == nil {
+		now, e := ledger.Locate(d, id)
+		if e == nil {
 			defer now.Close()
 			release()
 			return end(ctx, now, id, here, opt)
+		}
+		if !errors.Is(e, fs.ErrNotExist) {
+			err = e
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,7 +125,7 @@ func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 	res.Verdict, res.Outcome, res.Reason = rep.Verdict, string(rep.Outcome), rep.Reason
 	res.Sent, res.Survivors = rep.Sent, rep.Survivors
 	if rep.Outcome == stop.Gone && !opt.Keep {
-		if err := settle(d, rec, &res, opt.Failed); err != nil {
+		if err := settle(d, rec, &res, opt); err != nil {
 			res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		}
 	}
@@ -244,12 +249,12 @@ func patience(opt Options, rec *ledger.Record, done <-chan struct{}) <-chan stru
 // Conclude frees what a launch owned whose tree is proven gone, and ends its
 // record. The caller holds the launch's stop lock.
 func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
-	return settle(d, rec, res, false)
+	return settle(d, rec, res, Options{})
 }
 
 // settle is conclude, also for a launch whose start failed. A user's own
 // directory is deleted only if a leader is recorded that may have used it.
-func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error {
+func settle(d *ledger.Owner, rec *ledger.Record, res *Result, opt Options) error {
 	// Read again: members and assets may have been added while it stopped.
 	if r, err := d.Read(rec.ID); err == nil {
 		rec = r
@@ -261,7 +266,7 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 		assets = nil // they went with it
 	}
 	for _, a := range assets {
-		if a.Kind == ledger.OwnDir && (failed || rec.Leader == nil) {
+		if a.Kind == ledger.OwnDir && (opt.Failed || rec.Leader == nil) {
 			errs = append(errs, asset.GiveBack(a, rec.ID))
 			continue
 		}
@@ -281,7 +286,7 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 		}
 	}
 	crash.Here("before-end")
-	if err := endRecord(d, rec, failed, res); err != nil {
+	if err := endRecord(d, rec, opt, res); err != nil {
 		return fmt.Errorf("end record: %w", err)
 	}
 	crash.Here("after-end")
@@ -295,12 +300,15 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, failed bool) error
 
 // endRecord ends a record. That of a launch that outlives its owner stays, as
 // ended: somebody may still ask how it ended, and what it said.
-func endRecord(d *ledger.Owner, rec *ledger.Record, failed bool, res *Result) error {
-	if rec.OnOwnerDeath != ledger.Survive || rec.Leader == nil || rec.State == ledger.Released || failed {
+func endRecord(d *ledger.Owner, rec *ledger.Record, opt Options, res *Result) error {
+	if rec.OnOwnerDeath != ledger.Survive || rec.Leader == nil || rec.State == ledger.Released || opt.Failed {
 		return d.Remove(rec.ID)
 	}
 	err := d.Update(rec.ID, func(r *ledger.Record) {
 		r.State, r.EndedAt = ledger.Ended, time.Now().UTC()
+		if r.Exit == nil {
+			r.Exit = opt.Exit
+		}
 		r.Assets, r.Cgroup, r.Members = nil, nil, nil
 	})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

@@ -23,7 +23,7 @@ const (
 func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 	var left []*ledger.Record
 	for i, r := range recs {
-		if r.Keeper != nil && r.Keeper.PID != os.Getpid() && results[i].Outcome == string(stop.Gone) && results[i].Verdict == proof.Gone {
+		if r.Keeper != nil && Local(r, here) && r.Keeper.PID != os.Getpid() && results[i].Outcome == string(stop.Gone) && results[i].Verdict == proof.Gone {
 			left = append(left, r)
 		}
 	}
@@ -62,4 +62,11 @@ func keeperLives(r *ledger.Record) bool {
 	defer p.Close()
 	exited, err := p.Exited()
 	return err == nil && !exited
+}
+
+// Local reports whether a record was made in this boot and PID namespace. The
+// identities in another one name nobody here, and could be mistaken for
+// somebody: a durable handle recurs after a boot.
+func Local(r *ledger.Record, here host.Place) bool {
+	return r.Boot == here.Boot && r.PIDNS == here.PIDNS
 }

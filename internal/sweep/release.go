@@ -81,6 +81,15 @@ func Reclaim(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place)
 	return d.Update(id, func(r *ledger.Record) { r.State, r.Assets = ledger.Running, kept })
 }
 
+// DropOwner removes the directory of an owner that has nothing left in it. The
+// caller holds its lock.
+func DropOwner(d *ledger.Owner) {
+	if store, err := ledger.OpenStoreOf(d); err == nil {
+		defer store.Close()
+		store.RemoveOwner(d)
+	}
+}
+
 // Forget ends a record that can't be judged here, on somebody's word that
 // nothing of it lives: one of another machine or of a PID namespace that has
 // ended, or one whose last suspect is known to be no member. What the launch
@@ -109,5 +118,9 @@ func Forget(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) 
 	if rec.Name != "" {
 		err = d.ReleaseName(rec.Name, id)
 	}
-	return errors.Join(err, d.ReleasePorts(rec.Ports, id))
+	err = errors.Join(err, d.ReleasePorts(rec.Ports, id), d.RemoveLog(id))
+	if dead, _ := d.TryLock(); dead {
+		DropOwner(d)
+	}
+	return err
 }

@@ -77,7 +77,7 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 			if err := ctx.Err(); err != nil {
 				return rep, err
 			}
-			if o := openDead(ctx, store, scope, id, here, req.Busy, flush, &rep); o != nil {
+			if o := openDead(ctx, store, scope, id, here, req, flush, &rep); o != nil {
 				dead = append(dead, o)
 			}
 			if len(dead) >= batch {
@@ -133,7 +133,7 @@ func (rep *Report) aside(store *ledger.Store, scope string, id proof.ID, path st
 // openDead opens and locks an owner that is dead, and reads its records; nil if
 // it lives, or is not ours to clean up after. before is called once if it has
 // to wait for another sweeper.
-func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, busy bool, before func(), rep *Report) *deadOwner {
+func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.ID, here host.Place, req Request, before func(), rep *Report) *deadOwner {
 	aside := func(path string, err error) { rep.aside(store, scope, id, path, err) }
 	d, err := store.OpenOwner(scope, id)
 	if err != nil {
@@ -147,7 +147,7 @@ func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.I
 		}
 	}()
 	var locked bool
-	if busy {
+	if req.Busy {
 		locked, err = d.TryLock()
 	} else {
 		locked, err = lockDead(ctx, d, here, before)
@@ -158,6 +158,7 @@ func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.I
 	}
 	if !locked {
 		rep.Live++
+		forgetEnded(d, req)
 		return nil
 	}
 	rec, err := d.ReadOwner()
@@ -170,6 +171,7 @@ func openDead(ctx context.Context, store *ledger.Store, scope string, id proof.I
 		// can't look into: then it is not ours to clean up after.
 		if alive == proof.Yes && rec.Behalf {
 			rep.Live++
+			forgetEnded(d, req)
 			return nil
 		}
 		if alive == proof.Unknown {
@@ -276,7 +278,7 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	res := Result{ID: r.ID, Name: r.Name}
 	if r.State == ledger.Ended {
 		res.Verdict, res.Outcome, res.Reason = proof.Gone, Ended, "it has ended; its exit status and log are kept for a day"
-		if age := time.Since(r.EndedAt); age > keptEnded && !req.DryRun {
+		if time.Since(r.EndedAt) > KeptEnded && !req.DryRun {
 			res.Reason = "it ended more than a day ago"
 			if err := d.Remove(r.ID); err != nil {
 				res.Reason = err.Error()
@@ -344,7 +346,13 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 			return res, false // somebody else is at it: wait for them
 		}
 		defer release()
-		if now, err := d.Read(r.ID); err == nil && !reflect.DeepEqual(now, read) {
+		now, err := d.Read(r.ID)
+		if errors.Is(err, fs.ErrNotExist) {
+			// Somebody else ended it, or took it over.
+			res.Outcome, res.Reason = string(stop.Gone), "its record has ended"
+			return res, true
+		}
+		if err == nil && !reflect.DeepEqual(now, read) {
 			return res, false // it went on since we looked
 		}
 		res.Outcome = string(stop.Gone)
@@ -359,9 +367,22 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	return res, false
 }
 
-// keptEnded is how long the record of a launch that has ended is kept for who
+// KeptEnded is how long the record of a launch that has ended is kept for who
 // may ask how.
-const keptEnded = 24 * time.Hour
+const KeptEnded = 24 * time.Hour
+
+// forgetEnded removes what a living owner keeps of launches that ended long
+// ago: it may live for months.
+func forgetEnded(d *ledger.Owner, req Request) {
+	if req.DryRun {
+		return
+	}
+	for _, id := range d.Untouched(KeptEnded) {
+		if r, err := d.Read(id); err == nil && r.State == ledger.Ended && time.Since(r.EndedAt) > KeptEnded {
+			d.Remove(id)
+		}
+	}
+}
 
 // survivor looks again at a launch that is to live on: it is concluded once
 // nothing of it is left, and never signalled.
@@ -369,7 +390,7 @@ func survivor(ctx context.Context, d *ledger.Owner, r *ledger.Record, here host.
 	for range 40 {
 		now, err := d.Read(r.ID)
 		if errors.Is(err, fs.ErrNotExist) {
-			return Result{ID: r.ID, Name: r.Name, Verdict: proof.Gone, Outcome: string(stop.Gone), Reason: "its record has ended"}
+			return movedOn(d, r)
 		}
 		if err == nil {
 			if res, done := triage(d, now, here, nil, req); done && res.Verdict != proof.Unsure {
@@ -382,6 +403,23 @@ func survivor(ctx context.Context, d *ledger.Owner, r *ledger.Record, here host.
 		}
 	}
 	return Result{ID: r.ID, Name: r.Name, Outcome: string(stop.Incomplete), Reason: "it is to live on, and can't be told to be gone"}
+}
+
+// movedOn tells of a record that is not where it was: another owner has taken
+// the launch over, or it has ended.
+func movedOn(d *ledger.Owner, r *ledger.Record) Result {
+	res := Result{ID: r.ID, Name: r.Name}
+	now, err := ledger.Locate(d, r.ID)
+	switch {
+	case err == nil:
+		now.Close()
+		res.Outcome, res.Reason = Survives, "another owner has taken it over"
+	case errors.Is(err, fs.ErrNotExist):
+		res.Verdict, res.Outcome, res.Reason = proof.Gone, string(stop.Gone), "its record has ended"
+	default:
+		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+	}
+	return res
 }
 
 // settling is how long a forked child may take until it has executed its
