@@ -23,38 +23,46 @@ import (
 // closed: by its id, an unambiguous start of it, or its name. The launch is
 // then this owner's: Stop, Wait and Release work as on one it started. One
 // that ended meanwhile can be adopted too: Gone is closed then, and Wait returns
-// its status at once.
+// its status at once. One that was released is taken back first, if a live
+// process is proven to be of it. One whose leader has ended, and whose keeper
+// was killed, is stopped: the leader's end is the tree's end, unless it lingers.
 //
 // Adopting a launch of this owner returns that launch. ctx bounds how long a
 // stop in progress is waited for.
 //
 // Errors: one that matches ErrTaken, a *TakenError, if a living owner has the
-// launch; ErrNotFound if no record names it; else why it is not provably ours.
+// launch; ErrNotFound if no record names it; ErrClosed if the owner closes
+// meanwhile; else why it is not provably ours, or could not be written down:
+// then it stays where it was.
 func (o *Owner) Adopt(ctx context.Context, launch string) (*Launch, error) {
 	fail := func(err error) (*Launch, error) { return nil, fmt.Errorf("adopt launch %s: %w", launch, err) }
 	if err := o.begin(); err != nil {
 		return fail(err)
 	}
 	defer o.starting.Done()
-	o.adopting.Lock()
-	defer o.adopting.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(o.closing, cancel)()
 	opt := ListOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS}
-	id, err := takeOver(ctx, launch, opt, func(ledger.OwnerRecord) (*ledger.Owner, error) { return o.dir, nil }, o.rec)
+	id, err := takeOver(ctx, launch, opt, func() (*ledger.Owner, error) { return o.dir, nil }, o.rec)
+	if err != nil && o.closing.Err() != nil {
+		err = ErrClosed
+	}
 	if err != nil {
 		return fail(err)
-	}
-	o.mu.Lock()
-	l := o.launches[id]
-	o.mu.Unlock()
-	if l != nil {
-		return l, nil
 	}
 	rec, err := o.dir.Read(id)
 	if err != nil {
 		return fail(err)
 	}
-	l = o.adopted(rec)
-	o.event(Event{Kind: LaunchAdopted, Launch: id, Name: rec.Name, PID: l.pid})
+	l, taken, err := o.adopted(rec)
+	if err != nil {
+		return fail(err)
+	}
+	if taken {
+		o.event(Event{Kind: LaunchAdopted, Launch: id, Name: rec.Name, PID: l.pid})
+		o.tasks.Go(l.watchAdopted)
+	}
 	if rec.State == ledger.Ended {
 		// Gone is closed and Wait returns at once: a caller asks next whether
 		// there is anything to go on with.
@@ -66,21 +74,26 @@ func (o *Owner) Adopt(ctx context.Context, launch string) (*Launch, error) {
 	return l, nil
 }
 
-// adopted makes a Launch of a record that is ours by now.
-func (o *Owner) adopted(rec *ledger.Record) *Launch {
-	l := &Launch{o: o, rec: rec, spec: Spec{Linger: rec.Linger, Kept: true}, exited: make(chan struct{}), gone: make(chan struct{})}
+// adopted makes a Launch of a record that is ours by now, unless there is one.
+func (o *Owner) adopted(rec *ledger.Record) (l *Launch, taken bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.launches[rec.ID] != nil:
+		return o.launches[rec.ID], false, nil
+	case o.begun[rec.ID]:
+		return nil, false, errors.New("it is being started")
+	}
+	l = &Launch{o: o, rec: rec, spec: Spec{Linger: rec.Linger, Kept: true}, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.ctx, l.cancelTasks = context.WithCancel(context.Background())
 	if rec.Leader != nil {
 		l.pid = rec.Leader.PID
-		if p, err := host.Recognise(*rec.Leader); err == nil {
+		if p, err := recognise(rec, rec.Leader, o.here); err == nil {
 			l.proc = p
 		}
 	}
-	o.mu.Lock()
 	o.launches[rec.ID] = l
-	o.mu.Unlock()
-	o.tasks.Go(l.watchAdopted)
-	return l
+	return l, true, nil
 }
 
 // AdoptOptions of Adopt.
@@ -108,26 +121,30 @@ func Adopt(ctx context.Context, launch string, opt AdoptOptions) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	defer d.Close()
-	if v.rec.State == ledger.Released {
-		if err := sweep.Reclaim(ctx, d, v.rec.ID, v.here); err != nil {
+	if back := v.rec.State == ledger.Released && (v.rec.OnOwnerDeath != ledger.Survive || v.alive || opt.PID == 0); back {
+		err = sweep.Reclaim(ctx, d, v.rec.ID, v.here)
+		d.Close()
+		if err != nil {
 			return fail(err)
 		}
-		if v.rec.OnOwnerDeath != ledger.Survive || v.alive || opt.PID == 0 {
-			return v.rec.ID, nil // it is its owner's again
-		}
+		return v.rec.ID, nil // it is its owner's again
 	}
+	d.Close()
 	heir, err := onBehalf(opt.PID, v.rec.Scope, v.here)
 	if err != nil {
 		return fail(err)
 	}
 	var to *ledger.Owner
-	id, err := takeOver(ctx, v.rec.ID.String(), lopt, func(rec ledger.OwnerRecord) (*ledger.Owner, error) {
-		to, err = heirDir(ctx, lopt, rec)
+	id, err := takeOver(ctx, v.rec.ID.String(), lopt, func() (*ledger.Owner, error) {
+		if to != nil {
+			return to, nil
+		}
+		var err error
+		to, err = heirDir(ctx, lopt, heir)
 		return to, err
 	}, heir)
 	if to != nil {
-		dropOwner(to) // if it got nothing it stays empty, and goes
+		sweep.DropOwner(to) // if it got nothing it stays empty, and goes
 		to.Close()
 	}
 	if err != nil {
@@ -146,6 +163,9 @@ func onBehalf(pid int, scope string, here host.Place) (ledger.OwnerRecord, error
 		return ledger.OwnerRecord{}, fmt.Errorf("on behalf of process %d: %w", pid, err)
 	}
 	defer p.Close()
+	if ended, err := p.Exited(); err != nil || ended {
+		return ledger.OwnerRecord{}, fmt.Errorf("on behalf of process %d: %w", pid, errors.Join(err, os.ErrProcessDone))
+	}
 	id, err := p.Identity()
 	if err != nil {
 		return ledger.OwnerRecord{}, fmt.Errorf("on behalf of process %d: %w", pid, err)
@@ -200,67 +220,57 @@ func sameProcess(a, b proof.Identity) bool {
 	return p.Is(b)
 }
 
-// dropOwner removes the directory of an owner that has nothing left in it. The
-// caller holds its lock.
-func dropOwner(d *ledger.Owner) {
-	if store, err := ledger.OpenStoreOf(d); err == nil {
-		defer store.Close()
-		store.RemoveOwner(d)
-	}
-}
-
 // takeOver moves the record of a launch to an heir, whose directory is asked
 // for once it is known that the launch can be had.
-func takeOver(ctx context.Context, launch string, opt ListOptions, dirOf func(ledger.OwnerRecord) (*ledger.Owner, error), heir ledger.OwnerRecord) (ID, error) {
-	for try := 0; ; try++ {
+func takeOver(ctx context.Context, launch string, opt ListOptions, dirOf func() (*ledger.Owner, error), heir ledger.OwnerRecord) (ID, error) {
+	for try := 1; ; try++ {
 		v, d, err := find(ctx, launch, opt)
 		if err != nil {
 			return ID{}, err
 		}
 		err = v.takeOver(ctx, d, dirOf, heir)
 		d.Close()
-		if errors.Is(err, fs.ErrNotExist) && try < 10 {
+		if errors.Is(err, fs.ErrNotExist) && try < 10 && ctx.Err() == nil {
 			continue // it went to another owner, or its record ended
 		}
 		return v.rec.ID, err
 	}
 }
 
-func (v visited) takeOver(ctx context.Context, d *ledger.Owner, dirOf func(ledger.OwnerRecord) (*ledger.Owner, error), heir ledger.OwnerRecord) error {
-	id := v.rec.ID
-	if v.owner.ID == heir.ID || heir.Behalf && v.owner.Behalf && v.alive && sameProcess(v.owner.Process, heir.Process) {
-		return nil // ours already
+func (v visited) takeOver(ctx context.Context, d *ledger.Owner, dirOf func() (*ledger.Owner, error), heir ledger.OwnerRecord) error {
+	ours := v.owner.ID == heir.ID || heir.Behalf && v.owner.Behalf && v.alive && sameProcess(v.owner.Process, heir.Process)
+	if !ours {
+		if err := v.free(d); err != nil {
+			return err
+		}
+		if v.rec.OnOwnerDeath != ledger.Survive {
+			return errors.New("it does not outlive its owner (on_owner_death is kill), and its owner has died; run 'custody sweep'")
+		}
 	}
-	if err := v.free(d); err != nil {
-		return err
-	}
-	if v.rec.OnOwnerDeath != ledger.Survive {
-		return errors.New("it does not outlive its owner (on_owner_death is kill), and its owner has died; run 'custody sweep'")
-	}
-	if v.rec.State != ledger.Ended {
-		s, err := contain.Of(v.rec, v.here, nil).Look(true)
+	if v.rec.State == ledger.Released {
+		if err := sweep.Reclaim(ctx, d, v.rec.ID, v.here); err != nil {
+			return err
+		}
+		rec, err := d.Read(v.rec.ID)
 		if err != nil {
 			return err
 		}
-		s.Close()
-		switch {
-		case s.Verdict == proof.Gone && v.rec.Leader != nil:
-			// It ended while nobody was there to say so.
-			if res := sweep.End(ctx, d, id, v.here, sweep.Options{Known: v.rec}); res.Outcome != string(stop.Gone) {
-				return errors.New(res.Reason)
-			}
-		case s.Verdict != proof.Owned:
-			return fmt.Errorf("verdict %s: %s", s.Verdict, s.Reason)
-		}
+		v.rec = rec
 	}
-	to, err := dirOf(heir)
+	if ours {
+		return nil
+	}
+	if err := v.settled(ctx, d); err != nil {
+		return err
+	}
+	to, err := dirOf()
 	if err != nil {
 		return err
 	}
-	err = ledger.Move(ctx, d, to, id, func(r *ledger.Record) error {
+	err = sweep.Adopt(ctx, d, to, v.rec, v.here, func(r *ledger.Record) error {
 		switch {
 		case r.State == ledger.Released:
-			return errors.New("it was released from custody; take it back with 'custody adopt'")
+			return errors.New("it was released from custody meanwhile")
 		case r.Leader == nil:
 			return errors.New("it has not started yet")
 		}
@@ -268,10 +278,44 @@ func (v visited) takeOver(ctx context.Context, d *ledger.Owner, dirOf func(ledge
 	})
 	if err == nil {
 		if locked, _ := d.TryLock(); locked {
-			dropOwner(d)
+			sweep.DropOwner(d)
 		}
 	}
 	return err
+}
+
+// settled returns an error unless the launch is proven to live, or to have
+// ended: what ended while nobody was there to say so is concluded.
+func (v visited) settled(ctx context.Context, d *ledger.Owner) error {
+	if v.rec.State == ledger.Ended {
+		return nil
+	}
+	// A moment in which something can't be told is no answer.
+	tree := contain.Of(v.rec, v.here, nil)
+	verdict, reason := proof.Unsure, ""
+	for end := time.Now().Add(2 * time.Second); verdict == proof.Unsure; time.Sleep(20 * time.Millisecond) {
+		s, err := tree.Look(true)
+		if err != nil {
+			return err
+		}
+		s.Close()
+		verdict, reason = s.Verdict, s.Reason
+		if time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+	}
+	switch {
+	case verdict == proof.Owned:
+		return nil
+	case verdict == proof.Gone && v.rec.Leader != nil:
+		if res := sweep.End(ctx, d, v.rec.ID, v.here, sweep.Options{Known: v.rec}); res.Outcome != string(stop.Gone) {
+			return errors.New(res.Reason)
+		}
+		return nil
+	case verdict == proof.Gone:
+		return errors.New("it has not started yet")
+	}
+	return fmt.Errorf("verdict %s: %s", verdict, reason)
 }
 
 // free returns a *TakenError while the owner in whose directory the launch

@@ -106,9 +106,9 @@ type Owner struct {
 	mu       sync.Mutex
 	launches map[proof.ID]*Launch
 	closed   bool
-	adopting sync.Mutex      // one Adopt at a time
-	starting sync.WaitGroup  // starts in flight, counted under mu while not closed
-	closing  context.Context // done when Close begins
+	begun    map[proof.ID]bool // starts in flight, by launch
+	starting sync.WaitGroup    // starts in flight, counted under mu while not closed
+	closing  context.Context   // done when Close begins
 	noMore   context.CancelFunc
 
 	probe   cloneProbe
@@ -127,7 +127,7 @@ type Owner struct {
 // errors.ErrUnsupported on a system or kernel without process handles; else
 // what is wrong with the state directory.
 func Open(ctx context.Context, scope string, opt *Options) (*Owner, error) {
-	o := &Owner{scope: scope, id: proof.NewID(), launches: map[proof.ID]*Launch{}}
+	o := &Owner{scope: scope, id: proof.NewID(), launches: map[proof.ID]*Launch{}, begun: map[proof.ID]bool{}}
 	if opt != nil {
 		o.opt = *opt
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/custody-project/custody/internal/host"
@@ -264,10 +265,11 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 	if err != nil {
 		return nil, err
 	}
-	if _, err := only(target, found, aside); err != nil {
+	v, err := only(target, found, aside)
+	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return slices.DeleteFunc(out, func(x Explanation) bool { return *x.Launch != v.rec.ID }), nil
 }
 
 func explained(pid, parent int, id *ID, name string, args []string, f proof.Finding) Explanation {

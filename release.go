@@ -2,7 +2,9 @@ package custody
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
@@ -16,17 +18,23 @@ func Release(ctx context.Context, launch string, opt ListOptions) (ID, error) {
 	})
 }
 
-// change finds one launch and changes its record.
+// change finds one launch and changes its record, wherever it moves meanwhile.
 func change(ctx context.Context, launch string, opt ListOptions, verb string, f func(*ledger.Owner, ID, host.Place) error) (ID, error) {
-	v, d, err := find(ctx, launch, opt)
-	if err != nil {
-		return ID{}, err
+	for try := 1; ; try++ {
+		v, d, err := find(ctx, launch, opt)
+		if err != nil {
+			return ID{}, err
+		}
+		err = f(d, v.rec.ID, v.here)
+		d.Close()
+		if errors.Is(err, fs.ErrNotExist) && try < 10 {
+			continue
+		}
+		if err != nil {
+			return v.rec.ID, fmt.Errorf("%s launch %s: %w", verb, v.rec.ID.Short(), err)
+		}
+		return v.rec.ID, nil
 	}
-	defer d.Close()
-	if err := f(d, v.rec.ID, v.here); err != nil {
-		return v.rec.ID, fmt.Errorf("%s launch %s: %w", verb, v.rec.ID.Short(), err)
-	}
-	return v.rec.ID, nil
 }
 
 // Forget ends the record of a launch that can't be judged here, on the

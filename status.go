@@ -2,14 +2,16 @@ package custody
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/custody-project/custody/internal/contain"
-	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/logfile"
+	"github.com/custody-project/custody/internal/sweep"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -71,25 +73,42 @@ func StatusOf(ctx context.Context, launch string, opt ListOptions) (Status, erro
 	}
 	defer d.Close()
 	tree := contain.Of(v.rec, v.here, nil)
-	s, err := tree.Look(true)
-	for range 20 {
-		if err != nil || s.Verdict != proof.Unsure || !s.Vanished {
+	var s *contain.Sighting
+	for end := time.Now().Add(2 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if s, err = tree.Look(true); err != nil {
+			return Status{}, fmt.Errorf("status of launch %s: %w", v.rec.ID.Short(), err)
+		}
+		// Asked before the record is read again: what the keeper wrote last is
+		// seen, and while it lives it may be about to write.
+		v.kept = v.keeperLives()
+		if r, err := d.Read(v.rec.ID); err == nil {
+			v.rec = r
+		}
+		// Something that ended in this moment is no lasting answer.
+		passing := s.Verdict == proof.Unsure && s.Vanished || s.Verdict == proof.Gone && v.rec.Exit == nil && v.kept == proof.Yes
+		if !passing || time.Now().After(end) || ctx.Err() != nil {
 			break
 		}
-		// Something of it ended in this moment: that is no lasting answer.
 		s.Close()
-		time.Sleep(20 * time.Millisecond)
-		s, err = tree.Look(true)
-	}
-	if err != nil {
-		return Status{}, fmt.Errorf("status of launch %s: %w", v.rec.ID.Short(), err)
 	}
 	defer s.Close()
-	// Read again: how it ended may have been written while we looked.
-	if r, err := d.Read(v.rec.ID); err == nil {
-		v.rec = r
-	}
 	return v.status(s), nil
+}
+
+func (v visited) keeperLives() proof.Answer {
+	p, err := recognise(v.rec, v.rec.Keeper, v.here)
+	if errors.Is(err, os.ErrProcessDone) {
+		return proof.No
+	}
+	if err != nil {
+		return proof.Unknown
+	}
+	defer p.Close()
+	exited, err := p.Exited()
+	if err != nil {
+		return proof.Unknown
+	}
+	return proof.Of(!exited)
 }
 
 func (v visited) status(s *contain.Sighting) Status {
@@ -105,16 +124,25 @@ func (v visited) status(s *contain.Sighting) Status {
 			st.LeaderGone = false
 		}
 	}
-	kept := r.Keeper != nil && r.State != ledger.Ended && host.Lives(*r.Keeper) == proof.Yes
-	if kept {
+	if v.kept == proof.Yes {
 		st.KeeperPID = r.Keeper.PID
 	}
-	st.ExitLost = r.Exit == nil && r.Keeper != nil && !kept && s.Verdict != proof.Foreign
+	if st.Exit == nil && st.LeaderGone && v.kept == proof.No {
+		// No keeper wrote it down, but while others of the leader's group live
+		// the kernel may still tell.
+		if p, err := recognise(r, r.Leader, v.here); err == nil {
+			if status, err := p.ExitStatus(); err == nil {
+				st.Exit = exitOf(sweep.ExitOf(status))
+			}
+			p.Close()
+		}
+	}
+	st.ExitLost = st.Exit == nil && r.Keeper != nil && v.kept == proof.No && s.Verdict != proof.Foreign
 	switch {
 	case s.Verdict == proof.Owned:
 		st.State = StateRunning
 		switch {
-		case st.LeaderGone && r.Exit != nil:
+		case st.LeaderGone && st.Exit != nil:
 			st.Reason = fmt.Sprintf("its leader has ended (%s), %d members live", *st.Exit, len(st.PIDs))
 		case st.LeaderGone:
 			st.Reason = fmt.Sprintf("its leader has ended, %d members live", len(st.PIDs))
@@ -123,7 +151,7 @@ func (v visited) status(s *contain.Sighting) Status {
 		}
 	case r.State == ledger.Released:
 		st.State, st.Reason = StateForeign, "released from custody"
-	case s.Verdict == proof.Gone && r.Exit != nil:
+	case s.Verdict == proof.Gone && st.Exit != nil:
 		st.State = StateExited
 	case s.Verdict == proof.Gone:
 		st.State = StateGone
@@ -152,7 +180,7 @@ func (s Status) String() string {
 }
 
 func (v visited) ownerInfo() OwnerInfo {
-	return OwnerInfo{ID: v.rec.Owner, PID: v.owner.Process.PID, Alive: v.alive}
+	return OwnerInfo{ID: v.owner.ID, PID: v.owner.Process.PID, Alive: v.alive}
 }
 
 func (v visited) logInfo() *LogInfo {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,6 +28,7 @@ type visited struct {
 	rec   *ledger.Record
 	here  host.Place
 	tree  *contain.Tree
+	kept  proof.Answer // whether the keeper lives, where it was asked
 }
 
 // visit calls f for every record. One walk of the process table serves all.
@@ -116,7 +118,7 @@ func (v visited) matches(launch string) bool {
 
 // only returns the one launch found.
 func only(launch string, found []visited, aside []SetAside) (visited, error) {
-	found = living(found)
+	found = living(launch, found)
 	switch len(found) {
 	case 1:
 		return found[0], nil
@@ -133,13 +135,13 @@ func only(launch string, found []visited, aside []SetAside) (visited, error) {
 	return visited{}, fmt.Errorf("launch %q: %d launches match, name one by its id: %s", launch, len(found), strings.Join(ids, " "))
 }
 
-// living leaves out what has ended, if something has not; else all but the
-// last that ended.
-func living(found []visited) []visited {
+// living leaves out what held the name and has ended, but for the last of them
+// if nothing else is meant.
+func living(name string, found []visited) []visited {
 	var live []visited
 	var last *visited
 	for i, v := range found {
-		if v.rec.State != ledger.Ended {
+		if v.rec.State != ledger.Ended || v.rec.Name != name {
 			live = append(live, v)
 		} else if last == nil || v.rec.EndedAt.After(last.rec.EndedAt) {
 			last = &found[i]
@@ -153,10 +155,24 @@ func living(found []visited) []visited {
 
 // find finds the one launch that is meant, and opens its owner's directory.
 func find(ctx context.Context, launch string, opt ListOptions) (visited, *ledger.Owner, error) {
+	for try := 1; ; try++ {
+		v, d, err := findOnce(ctx, launch, opt)
+		// While one looks it may move from a directory not looked at yet to one
+		// that was, or out of a directory that is removed then.
+		moved := errors.Is(err, fs.ErrNotExist) && try < 10 || errors.Is(err, ErrNotFound) && try < 3
+		if !moved || ctx.Err() != nil {
+			return v, d, err
+		}
+	}
+}
+
+func findOnce(ctx context.Context, launch string, opt ListOptions) (visited, *ledger.Owner, error) {
 	var found []visited
 	var aside []SetAside
 	err := visit(ctx, opt, func(v visited) error {
 		if v.matches(launch) {
+			// It may be met twice, where it was and where it moved to.
+			found = slices.DeleteFunc(found, func(f visited) bool { return f.rec.ID == v.rec.ID })
 			found = append(found, v)
 		}
 		return nil

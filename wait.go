@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"time"
 
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
 	"github.com/custody-project/custody/internal/sweep"
+	"github.com/custody-project/custody/proof"
 )
 
 // How the end of a launch is learnt that is not our child: its leader's handle
@@ -54,14 +56,15 @@ func (e Exit) ShellCode() int {
 // while nobody watched. Of a launch that lingers only the leader is waited for.
 //
 // The error matches ErrNotFound if no record names the launch,
-// ErrStatusUnknown if its keeper was killed before it could write the status
-// down, or is the context's.
+// ErrStoppedEarly if it was never started, ErrStatusUnknown if its keeper was
+// killed before it could write the status down, or is the context's; else it
+// says why the launch can't be watched from here.
 func Wait(ctx context.Context, launch string, opt ListOptions) (Exit, error) {
 	v, d, err := find(ctx, launch, opt)
 	if err != nil {
 		return Exit{}, err
 	}
-	w := newWatch(d, v.rec)
+	w := &watch{dir: d, rec: v.rec, here: v.here}
 	defer w.close()
 	x, err := w.exit(ctx)
 	if err == nil && !v.rec.Linger || errors.Is(err, ErrStatusUnknown) {
@@ -77,20 +80,51 @@ func Wait(ctx context.Context, launch string, opt ListOptions) (Exit, error) {
 type watch struct {
 	dir    *ledger.Owner // where its record lies
 	rec    *ledger.Record
+	here   host.Place
 	leader *host.Process // nil if it has ended and is collected
 	keeper *host.Process // nil if it has ended
 }
 
-// newWatch takes over d.
-func newWatch(d *ledger.Owner, rec *ledger.Record) *watch {
-	w := &watch{dir: d, rec: rec}
-	if rec.Leader != nil {
-		w.leader, _ = host.Recognise(*rec.Leader)
+// recognise opens a process that a record names. One of another boot or
+// namespace is os.ErrProcessDone: what is named so here is somebody else.
+func recognise(rec *ledger.Record, id *proof.Identity, here host.Place) (*host.Process, error) {
+	if id == nil || !sweep.Local(rec, here) {
+		return nil, os.ErrProcessDone
 	}
-	if rec.Keeper != nil {
-		w.keeper, _ = host.Recognise(*rec.Keeper)
+	return host.Recognise(*id)
+}
+
+// open opens leader and keeper, once a leader is recorded.
+func (w *watch) open(ctx context.Context) error {
+	for pause := 10 * time.Millisecond; w.rec.Leader == nil; pause = min(2*pause, 200*time.Millisecond) {
+		began := w.ownerLives()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		switch r, err := w.read(); {
+		case errors.Is(err, fs.ErrNotExist):
+			return ErrStoppedEarly
+		case err != nil:
+			return err
+		case r.Leader == nil && !began:
+			return fmt.Errorf("its owner died before it began; 'custody sweep' ends its record: %w", ErrStoppedEarly)
+		}
 	}
-	return w
+	switch {
+	case w.rec.State == ledger.Ended: // wherever it was
+	case w.rec.Boot == w.here.Boot && w.rec.PIDNS != w.here.PIDNS, w.rec.Boot != w.here.Boot && (w.rec.Host == "" || w.rec.Host != w.here.Host):
+		return errors.New("it is recorded on another machine or in another PID namespace, and can't be watched from here")
+	}
+	for id, p := range map[*proof.Identity]**host.Process{w.rec.Leader: &w.leader, w.rec.Keeper: &w.keeper} {
+		q, err := recognise(w.rec, id, w.here)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return err
+		}
+		*p = q
+	}
+	return nil
 }
 
 func (w *watch) close() {
@@ -108,7 +142,7 @@ func (w *watch) read() (*ledger.Record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		d, lerr := ledger.Locate(w.dir, w.rec.ID)
 		if lerr != nil {
-			return nil, err
+			return nil, lerr
 		}
 		w.dir.Close()
 		w.dir = d
@@ -118,6 +152,12 @@ func (w *watch) read() (*ledger.Record, error) {
 		w.rec = r
 	}
 	return r, err
+}
+
+// ownerLives reports whether the owner may still end the launch.
+func (w *watch) ownerLives() bool {
+	rec, err := w.dir.ReadOwner()
+	return err == nil && !rec.Closed && sweep.OwnerAlive(rec, w.here) != proof.No
 }
 
 // keeperLives reports whether the keeper may still write something down.
@@ -131,7 +171,10 @@ func (w *watch) keeperLives() bool {
 
 // exit waits for the leader's end, and for its status to be known.
 func (w *watch) exit(ctx context.Context) (*ledger.Exit, error) {
-	if w.leader != nil {
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	if w.leader != nil && w.rec.Exit == nil {
 		if err := w.leader.WaitExit(ctx); err != nil && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -158,36 +201,54 @@ func (w *watch) exit(ctx context.Context) (*ledger.Exit, error) {
 
 // unwatched asks the kernel for the status that no keeper wrote down: it tells
 // that of a stranger's child once it is collected, to who held its handle
-// (Linux 6.15).
+// (Linux 6.15). What it tells is written down for who asks later.
 func (w *watch) unwatched(ctx context.Context) (*ledger.Exit, error) {
 	if w.leader == nil {
+		if w.rec.Boot != w.here.Boot {
+			return nil, fmt.Errorf("the machine was started anew: %w", ErrStatusUnknown)
+		}
 		return nil, ErrStatusUnknown
 	}
-	for end := time.Now().Add(statusPatience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(statusPatience); ; time.Sleep(10 * time.Millisecond) {
 		reaped := w.leader.Numbered() != nil
 		if st, err := w.leader.ExitStatus(); err == nil {
-			return sweep.ExitOf(st), nil
+			x := sweep.ExitOf(st)
+			noteExit(w.dir, w.rec, x)
+			return x, nil
 		}
-		if reaped {
-			break
+		if reaped || time.Now().After(end) || ctx.Err() != nil {
+			return nil, ErrStatusUnknown
 		}
 	}
-	return nil, ErrStatusUnknown
 }
 
-// end waits until the whole launch has ended, or its keeper has died.
+// noteExit writes down how the leader of a launch ended that has no keeper any
+// more to do so. Where it can't be written nobody else will know.
+func noteExit(d *ledger.Owner, rec *ledger.Record, x *ledger.Exit) {
+	if rec.Keeper == nil {
+		return // a direct launch: its owner waits for it
+	}
+	d.Update(rec.ID, func(r *ledger.Record) {
+		if r.Exit == nil {
+			r.Exit = x
+		}
+	})
+}
+
+// end waits until the whole launch has ended, or nobody lives who would end
+// it: the keeper, which ends with its launch, or the owner of a launch without
+// one.
 func (w *watch) end(ctx context.Context) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		lives := w.keeperLives()
-		r, err := w.read()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && r.State == ledger.Ended || !lives {
+	if w.rec.Keeper != nil {
+		if w.keeper == nil {
 			return nil
 		}
-		if lives && pause > 50*time.Millisecond {
-			// It ends with its launch: no need to look more often.
-			slice, cancel := context.WithTimeout(ctx, 2*time.Second)
-			w.keeper.WaitExit(slice)
-			cancel()
+		return w.keeper.WaitExit(ctx)
+	}
+	for pause := time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
+		lives := w.ownerLives()
+		if r, err := w.read(); errors.Is(err, fs.ErrNotExist) || err == nil && r.State == ledger.Ended || !lives {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -200,56 +261,71 @@ func (w *watch) end(ctx context.Context) error {
 // watchAdopted is what a Launch does that was adopted: it has no keeper that
 // talks to it.
 func (l *Launch) watchAdopted() {
+	if l.proc != nil {
+		defer l.proc.Close()
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	defer cancel()
+	defer context.AfterFunc(l.o.ctx, cancel)()
 	d, err := ledger.OpenOwnerAt(l.o.dir.Path())
 	if err != nil {
 		l.waitErr = err
 		close(l.exited)
+		<-ctx.Done()
 		return
 	}
-	w := newWatch(d, l.rec)
+	w := &watch{dir: d, rec: l.rec, here: l.o.here}
 	defer w.close()
-	ctx, cancel := context.WithCancel(l.ctx)
-	defer cancel()
-	defer context.AfterFunc(l.o.ctx, cancel)()
+	if p, err := recognise(l.rec, l.rec.Keeper, l.o.here); err == nil {
+		l.o.tasks.Go(func() { l.mindKeeper(ctx, p) })
+	}
+	l.learnExit(ctx, w)
+	if w.end(ctx) != nil {
+		return // let go of: it has ended, or the owner closes
+	}
+	r, err := w.read()
+	switch {
+	case err == nil && r.State == ledger.Ended:
+		l.finished(StopResult{ID: l.ID(), Name: l.Name(), Verdict: Gone, Outcome: string(stop.Gone), Reason: "it has ended",
+			Signalled: []int{}, Signals: []Sent{}, Survivors: []Survivor{}, Freed: []string{}})
+	case err == nil && (r.Linger || r.State == ledger.Released):
+	default:
+		<-l.stopLater(nil).done // nobody else ends what its leader left
+	}
+	<-ctx.Done() // the leader's handle is used until the launch is let go of
+}
+
+// learnExit waits for the leader's end and makes its status known.
+func (l *Launch) learnExit(ctx context.Context, w *watch) {
 	x, err := w.exit(ctx)
+	if err != nil && ctx.Err() != nil && l.isGone() {
+		// Our own stop ended it while we were waiting: it is known by now.
+		last, cancel := context.WithTimeout(context.Background(), statusPatience)
+		defer cancel()
+		x, err = w.exit(last)
+	}
 	switch {
 	case err == nil:
 		l.exitedWith(x.Status)
+		return
 	case ctx.Err() != nil && !l.isGone():
-		l.waitErr = ErrClosed
-		close(l.exited)
-	case ctx.Err() != nil:
-		// Our own stop ended it while we were waiting: it is known by now.
-		last, cancel := context.WithTimeout(context.Background(), statusPatience)
-		x, err = w.exit(last)
-		cancel()
-		if err == nil {
-			l.exitedWith(x.Status)
-			break
-		}
-		fallthrough
-	default:
+		l.waitErr = ErrClosed // it goes on, and we let go of it
+	case errors.Is(err, ErrStatusUnknown):
 		l.waitErr = ErrStatusUnknown
-		close(l.exited)
+	default:
+		l.waitErr = err
 	}
-	if l.proc != nil {
-		defer l.proc.Close()
-	}
-	keeper := w.keeperLives()
-	if !keeper && ctx.Err() == nil && w.rec.State != ledger.Ended && !w.rec.Linger {
-		l.stopLater(nil) // nobody else ends what its leader left
-	}
-	if w.end(ctx) != nil {
+	close(l.exited)
+}
+
+// mindKeeper tells if the keeper is killed. Otherwise it ends after its launch.
+func (l *Launch) mindKeeper(ctx context.Context, keeper *host.Process) {
+	defer keeper.Close()
+	if keeper.WaitExit(ctx) != nil {
 		return
 	}
-	r, err := w.read()
-	if errors.Is(err, fs.ErrNotExist) || err == nil && r.State == ledger.Ended {
-		l.finished(StopResult{ID: l.ID(), Name: l.Name(), Verdict: Gone, Outcome: string(stop.Gone), Reason: "it has ended"})
-	} else if keeper {
+	if r, err := l.o.dir.Read(l.rec.ID); err == nil && r.State != ledger.Ended {
 		l.o.event(Event{Kind: KeeperDied, Launch: l.rec.ID, Name: l.rec.Name, PID: l.rec.Keeper.PID})
-	}
-	if l.ctx.Err() == nil {
-		<-ctx.Done() // the leader's handle is used until the launch is let go of
 	}
 }
 

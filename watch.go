@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/sweep"
 )
 
 // How the end of a leader is noticed: a direct one by its handle, a kept one
@@ -125,35 +126,43 @@ func (l *Launch) keeperDied(known *bool) {
 			}
 		}
 	}
-	if *known {
-		return
-	}
-	select {
-	case <-l.gone:
-	default:
-		if l.ctx.Err() != nil { // it goes on, and we let go of it
-			l.waitErr = ErrClosed
+	if !*known {
+		l.waitErr = ErrStatusUnknown
+		x := l.lastWords()
+		if x == nil && l.ctx.Err() != nil && !l.isGone() {
+			l.waitErr = ErrClosed // it goes on, and we let go of it
+		}
+		if x != nil {
+			noteExit(l.o.dir, l.rec, x)
+			l.exitedWith(x.Status)
+		} else {
 			close(l.exited)
-			return
 		}
 	}
-	// The status of a process that is not our child is known to the kernel as
-	// long as we held its handle.
-	if l.proc != nil {
-		l.proc.WaitExit(l.ctx)
-		for end := time.Now().Add(statusPatience); ; time.Sleep(10 * time.Millisecond) {
-			reaped := l.proc.Numbered() != nil
-			if st, err := l.proc.ExitStatus(); err == nil {
-				l.exitedWith(st)
-				return
-			}
-			if reaped || time.Now().After(end) {
-				break // reaped without a word, or nobody reaps it
-			}
+	if l.rec.OnOwnerDeath == ledger.Survive && !l.rec.Linger && l.ctx.Err() == nil && !l.isGone() && !l.outOfCustody() {
+		<-l.stopLater(nil).done // nobody else ends what its leader left
+	}
+}
+
+// lastWords waits for the end of a leader whose keeper died. The status of a
+// process that is not our child is known to the kernel as long as we held its
+// handle.
+func (l *Launch) lastWords() *ledger.Exit {
+	if l.proc == nil {
+		return nil
+	}
+	if l.proc.WaitExit(l.ctx) != nil && !l.isGone() {
+		return nil
+	}
+	for end := time.Now().Add(statusPatience); ; time.Sleep(10 * time.Millisecond) {
+		reaped := l.proc.Numbered() != nil
+		if st, err := l.proc.ExitStatus(); err == nil {
+			return sweep.ExitOf(st)
+		}
+		if reaped || time.Now().After(end) {
+			return nil // reaped without a word, or nobody reaps it
 		}
 	}
-	l.waitErr = ErrStatusUnknown
-	close(l.exited)
 }
 
 // statusPatience is how long we wait for a stranger to reap the leader of a
