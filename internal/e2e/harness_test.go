@@ -487,6 +487,17 @@ func (r *rig) sweep(args ...string) custody.SweepReport {
 	return rep
 }
 
+// status asks for one launch.
+func (r *rig) status(launch string) custody.Status {
+	r.t.Helper()
+	out, code := r.custody("status", "--json", launch)
+	var st custody.Status
+	if err := json.Unmarshal([]byte(out), &st); err != nil {
+		r.t.Fatalf("status: exit %d, %v: %s", code, err, out)
+	}
+	return st
+}
+
 func (r *rig) ls() []custody.LaunchInfo {
 	r.t.Helper()
 	out, code := r.custody("ls", "--json")

@@ -32,6 +32,7 @@ type opening struct {
 type spec struct {
 	Args        []string
 	Kept        bool
+	Survive     bool // outlives its owner
 	Name        string
 	WaitName    bool
 	TempDirs    []string
@@ -51,12 +52,13 @@ type spec struct {
 // request asks for one thing, answer tells what came of it.
 type request struct {
 	N      int
-	Do     string // start, wait, stop, gone, members, events, launches, closeinput, limit, close, return
+	Do     string // start, adopt, release, wait, stop, gone, members, events, launches, closeinput, limit, close, return
 	Launch int
 	Spec   spec
 	Times  int
 	Phases []string
 	Within time.Duration
+	Name   string // of the launch to adopt
 }
 
 type answer struct {
@@ -159,6 +161,7 @@ func (a *answer) fail(err error) {
 	a.Err = err.Error()
 	for name, target := range map[string]error{
 		"incomplete": custody.ErrIncomplete, "name": custody.ErrNameHeld, "level": custody.ErrLevel,
+		"taken": custody.ErrTaken, "unknown": custody.ErrStatusUnknown, "closed": custody.ErrClosed,
 		"wait-delay": exec.ErrWaitDelay, "deadline": context.DeadlineExceeded,
 	} {
 		if errors.Is(err, target) {
@@ -169,6 +172,10 @@ func (a *answer) fail(err error) {
 	if errors.As(err, &ee) {
 		a.Is = append(a.Is, "exit")
 	}
+	var te *custody.TakenError
+	if errors.As(err, &te) {
+		a.PID = te.PID
+	}
 }
 
 func (s *ownerState) do(q request) answer {
@@ -178,10 +185,16 @@ func (s *ownerState) do(q request) answer {
 		return a
 	}
 	var l *ownedLaunch
+	s.mu.Lock()
 	if q.Launch < len(s.launches) {
 		l = s.launches[q.Launch]
 	}
+	s.mu.Unlock()
 	switch q.Do {
+	case "adopt":
+		s.adopt(q, &a)
+	case "release":
+		a.fail(l.l.Release(context.Background()))
 	case "wait":
 		s.wait(l, &a)
 	case "stop":
@@ -234,7 +247,8 @@ func phasesOf(list []string) []custody.Phase {
 func (s *ownerState) start(sp spec, a *answer) {
 	l := &ownedLaunch{seen: make(chan struct{})}
 	cs := custody.Spec{Name: sp.Name, WaitName: sp.WaitName, Kept: sp.Kept, TempDirs: sp.TempDirs, OwnDirs: sp.OwnDirs,
-		Linger: sp.Linger, Require: custody.Level(sp.Require), Phases: phasesOf(sp.Phases)}
+		OnOwnerDeath: map[bool]custody.OnOwnerDeath{true: custody.Survive}[sp.Survive],
+		Linger:       sp.Linger, Require: custody.Level(sp.Require), Phases: phasesOf(sp.Phases)}
 	if sp.HookFile != "" {
 		cs.Hook = func(context.Context) error { return os.WriteFile(sp.HookFile, []byte("bye"), 0o600) }
 	}
@@ -285,6 +299,27 @@ func (s *ownerState) start(sp spec, a *answer) {
 		}
 		l.l = c.Launch()
 	}
+	s.add(l, a)
+}
+
+// adopt takes a launch over, within a time if there is one.
+func (s *ownerState) adopt(q request, a *answer) {
+	ctx := context.Background()
+	if q.Within > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, q.Within)
+		defer cancel()
+	}
+	got, err := s.o.Adopt(ctx, q.Name)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	s.add(&ownedLaunch{l: got, seen: make(chan struct{})}, a)
+}
+
+// add takes up a launch and numbers it.
+func (s *ownerState) add(l *ownedLaunch, a *answer) {
 	go func() {
 		<-l.l.Exited()
 		l.ended = time.Now()
@@ -299,7 +334,11 @@ func (s *ownerState) start(sp spec, a *answer) {
 
 func (s *ownerState) wait(l *ownedLaunch, a *answer) {
 	var state *os.ProcessState
-	if l.std != nil {
+	if l.cmd == nil && l.std == nil {
+		var err error
+		state, err = l.l.Wait(context.Background())
+		a.fail(err)
+	} else if l.std != nil {
 		a.fail(l.std.Wait())
 		state = l.std.ProcessState
 	} else {

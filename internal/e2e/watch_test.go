@@ -298,3 +298,12 @@ func signalOf(cmd *exec.Cmd) syscall.Signal {
 func procOf(row host.Row) tree.Proc {
 	return tree.Proc{Role: row.Comm, PID: row.PID, Start: row.Start, PGID: row.PGID, SID: row.SID}
 }
+
+// collect collects what came to this process and has ended.
+func (w *watch) collect() {
+	for _, h := range w.all {
+		if row, err := stat(h.PID); err == nil && row.Start == h.Start && row.PPID == os.Getpid() {
+			unix.Wait4(h.PID, nil, unix.WNOHANG, nil)
+		}
+	}
+}
