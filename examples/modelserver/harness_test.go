@@ -54,6 +54,9 @@ func withPrograms(m *testing.M) int {
 	}
 	defer os.RemoveAll(bin)
 	os.Chmod(bin, 0o755)
+	if _, err := os.Stat("main.go"); err != nil { // what go test is to run again for
+		panic(err)
+	}
 	out, err := exec.Command("go", "build", "-o", bin, ".", "../../cmd/custody").CombinedOutput()
 	if err != nil {
 		fmt.Printf("build: %v\n%s", err, out)
@@ -221,6 +224,20 @@ func (h *host) status() (st custody.Status) {
 	h.t.Helper()
 	h.custody(&st, "status", "db")
 	return st
+}
+
+// logged returns the server's log.
+func (h *host) logged() string {
+	h.t.Helper()
+	st := h.status()
+	if st.Log == nil {
+		h.t.Fatalf("there is no log: %+v", st)
+	}
+	b, err := os.ReadFile(st.Log.Path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(b)
 }
 
 // helpers returns custody's own processes that work for the host.

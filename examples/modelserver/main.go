@@ -122,7 +122,7 @@ func (c *controller) find(ctx context.Context) (*custody.Launch, error) {
 func (c *controller) start() (*custody.Launch, error) {
 	cmd := c.owner.Command("sh", append([]string{"-c", loading, "sh", "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)}, c.args...)...)
 	cmd.Name = name // at most one, until the last backend is gone
-	cmd.Kept, cmd.OnOwnerDeath = true, custody.Survive
+	cmd.Kept, cmd.OnOwnerDeath, cmd.Log = true, custody.Survive, &custody.LogSpec{}
 	cmd.Phases = []custody.Phase{ // fast shutdown, immediate shutdown
 		{Signal: syscall.SIGINT, Wait: 20 * time.Second},
 		{Signal: syscall.SIGQUIT, Wait: 5 * time.Second},
