@@ -24,15 +24,7 @@ import (
 // hierarchy; it returns its directory and its path in there.
 func unitCgroup(t *testing.T, pattern string) (dir, path string) {
 	t.Helper()
-	base, err := host.CgroupBase()
-	if err != nil {
-		t.Skip("no writable cgroup: ", err)
-	}
-	b, err := os.ReadFile("/proc/self/cgroup")
-	must(t, err)
-	own, err := host.ParseCgroup(b)
-	must(t, err)
-	dir, err = os.MkdirTemp(strings.TrimSuffix(base, strings.TrimSuffix(own, "/")), pattern)
+	dir, err := os.MkdirTemp(unifiedRoot(t), pattern)
 	if errors.Is(err, fs.ErrPermission) {
 		t.Skip("no writable cgroup: ", err)
 	}
@@ -44,6 +36,20 @@ func unitCgroup(t *testing.T, pattern string) (dir, path string) {
 		})
 	})
 	return dir, "/" + filepath.Base(dir)
+}
+
+// unifiedRoot is the root of the cgroup hierarchy of version 2.
+func unifiedRoot(t *testing.T) string {
+	t.Helper()
+	base, err := host.CgroupBase()
+	if err != nil {
+		t.Skip("no writable cgroup: ", err)
+	}
+	b, err := os.ReadFile("/proc/self/cgroup")
+	must(t, err)
+	own, err := host.ParseCgroup(b)
+	must(t, err)
+	return strings.TrimSuffix(base, strings.TrimSuffix(own, "/"))
 }
 
 // startIn runs custody start in a cgroup.

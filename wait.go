@@ -22,10 +22,19 @@ import (
 type Exit struct {
 	Code   int    `json:"code"`             // -1 if a signal ended it
 	Signal string `json:"signal,omitempty"` // KILL, SEGV, …
+
+	// OOM says that it ended by a KILL that no stop of ours sent, and that the
+	// kernel killed somebody for lack of memory in the leader's memory cgroup
+	// meanwhile: nearly always the leader, but the kernel does not say so.
+	OOM bool `json:"oom,omitempty"`
 }
 
-// String returns "exit status 7" or "signal KILL".
+// String returns "exit status 7", "signal KILL" or "signal KILL, out of
+// memory".
 func (e Exit) String() string {
+	if e.OOM {
+		return "signal " + e.Signal + ", out of memory"
+	}
 	if e.Signal != "" {
 		return "signal " + e.Signal
 	}
@@ -39,7 +48,7 @@ func exitOf(x *ledger.Exit) *Exit {
 	if x == nil {
 		return nil
 	}
-	return &Exit{Code: x.Code, Signal: x.Signal}
+	return &Exit{Code: x.Code, Signal: x.Signal, OOM: x.OOM}
 }
 
 // ShellCode returns the status a shell would report: the code, or 128 and the

@@ -171,7 +171,9 @@ func (k *kept) childless() bool {
 func (k *kept) noteExit(status uint32) {
 	x := sweep.ExitOf(status)
 	k.exit = x // should it not be written now, on a full disk, it is at the end
+	oom := k.oom.more(status)
 	k.update(func(r *ledger.Record) {
+		x.OOM = oom && r.PhasesSent == 0 // else the KILL was ours
 		if r.Exit = x; r.State != ledger.Released && r.State != ledger.Ended {
 			r.State = ledger.Exited
 		}

@@ -32,6 +32,7 @@ type kept struct {
 	here    host.Place
 	rec     *ledger.Record
 	leader  int
+	oom     victims
 	started func()        // run once the owner knows of the start
 	heard   chan struct{} // closed when it has returned
 	log     *logging      // of the leader's output, if it is kept
@@ -147,9 +148,11 @@ func (k *kept) begin() error {
 		return err
 	}
 	crash.Here("keeper-before-start")
+	k.oom = beforeStart()
 	if err := k.start(); err != nil {
 		return err
 	}
+	k.oom = k.oom.of(k.leader)
 	crash.Here("keeper-before-record")
 	if err := k.record(); err != nil {
 		// User code runs and can't be written down: it must not stay. What we

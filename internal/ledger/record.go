@@ -94,6 +94,7 @@ type Exit struct {
 	Code   int    `json:"code"`             // -1 if a signal ended it
 	Signal string `json:"signal,omitempty"` // KILL, SEGV, …
 	Status uint32 `json:"wait_status"`
+	OOM    bool   `json:"oom,omitempty"` // by KILL, and its memory cgroup had a victim of the kernel's OOM killer meanwhile
 }
 
 // Record is the durable fact file of one launch. It never holds the
