@@ -358,3 +358,98 @@ func TestPortThatLingers(t *testing.T) {
 	c.Ports = []int{port}
 	must(t, c.Start())
 }
+
+// C01: the leader that listened is killed, so its port can be bound at once,
+// but what it left lives on for its grace: the port is not given to another
+// start before that is gone.
+func TestC01_PortOfATreeThatLivesOn(t *testing.T) {
+	dir, port, pids := stateDir(t), freePort(t), filepath.Join(t.TempDir(), "pids")
+	o := openOwner(t, custody.Options{Dir: dir})
+	argv := tree.Command("sleep", "-ignore", "TERM", "-pids", pids, "-life", "5m")
+	srv := tree.Command("server", "-port", strconv.Itoa(port), "-life", "5m")
+	// A worker that is deaf, then the server in the shell's place.
+	line := fmt.Sprintf("%s & exec %s", strings.Join(argv, " "), strings.Join(srv, " "))
+	c := o.Command("sh", "-c", line)
+	c.Ports, c.Name = []int{port}, "n"
+	c.Phases = []custody.Phase{{Signal: syscall.SIGTERM, Wait: 3 * time.Second}, {Signal: syscall.SIGKILL, Wait: 5 * time.Second}}
+	must(t, c.Start())
+	ctx := soon(t)
+	must(t, c.Launch().WaitReady(ctx, custody.Ready{Port: port}))
+	_, err := tree.Wait(ctx, pids, 1)
+	must(t, err)
+	must(t, c.Process.Signal(syscall.SIGKILL))
+	until(t, "it listens no more", func() bool { return !listens(port) })
+	next := server(t, o, port)
+	next.Ports = []int{port}
+	err = next.Start()
+	left := alive(t, pids)
+	var held *custody.PortHeldError
+	switch {
+	case err == nil && len(left) > 0:
+		t.Errorf("started beside %v", left)
+	case err == nil:
+		t.Log("it was gone before we asked") // a very busy machine
+	case !errors.As(err, &held) || held.Launch != c.Launch().ID() || held.Name != "n" || held.PID != 0:
+		t.Errorf("%v", err)
+	}
+	<-c.Launch().Gone()
+	if err := c.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("its status: %v", err)
+	}
+	again := server(t, o, port)
+	again.Ports = []int{port}
+	if err := again.Start(); (err == nil) == (next.Launch() != nil) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+// C34: the leader has died, its child holds port, lock and socket without
+// knowing it, deaf to TERM, and the owner is killed. A refusal names the one who
+// really holds the port; the next start ends what was left first and takes the
+// port second, and the lock is free.
+func TestC34_OrphanHoldsThePort(t *testing.T) {
+	dir, port, tmp := stateDir(t), freePort(t), t.TempDir()
+	pids, lock := filepath.Join(tmp, "pids"), filepath.Join(tmp, "lock")
+	t.Cleanup(func() { endTree(t, pids) })
+	args := tree.Command("holder", "-setsid", "-ignore", "TERM", "-leader", "stay", "-port", strconv.Itoa(port),
+		"-lock", lock, "-sock", filepath.Join(tmp, "sock"), "-pids", pids, "-life", "5m")
+	play(t, "serving", order{Dir: dir, Alone: true, Name: "n", Ports: []int{port}, Command: args}).Run() // it is killed
+	ctx := soon(t)
+	procs, err := tree.Wait(ctx, pids, 2)
+	must(t, err)
+	var holder int
+	for _, p := range procs {
+		if p.Role == "leader" {
+			f, err := os.FindProcess(p.PID)
+			must(t, err)
+			must(t, f.Kill()) // it holds them too
+			until(t, "the leader is dead", func() bool { return !lives(p) })
+		} else {
+			holder = p.PID
+		}
+	}
+	locked := func() bool {
+		f, err := os.OpenFile(lock, os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil
+	}
+	if !listens(port) || !locked() {
+		t.Fatal("the orphan holds nothing")
+	}
+	aside := openOwner(t, custody.Options{Dir: dir, WithoutSweep: true})
+	c := server(t, aside, port)
+	c.Ports = []int{port}
+	var held *custody.PortHeldError
+	if err := c.Start(); !errors.As(err, &held) || held.PID != holder || held.Name != "n" {
+		t.Errorf("refused by %v, want process %d", err, holder)
+	}
+	o := openOwner(t, custody.Options{Dir: dir})
+	next := server(t, o, port)
+	next.Ports, next.Name = []int{port}, "n"
+	must(t, next.Start())
+	if left := alive(t, pids); len(left) > 0 || locked() {
+		t.Errorf("left %v, locked %v", left, locked())
+	}
+	must(t, next.Launch().WaitReady(ctx, custody.Ready{Port: port}))
+}

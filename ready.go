@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -32,25 +33,47 @@ type Ready struct {
 	// status of 200 to 299, by a listener that is proven to be of the tree
 	// before and after. Redirects are not followed, proxies not used.
 	URL string
+
+	// Log matches a line of the launch's log: ready when one is written, or was
+	// (needs Spec.Log). Its last line counts only once it is complete.
+	Log *regexp.Regexp
 }
 
 // String returns the form that ParseReady reads.
 func (r Ready) String() string {
-	if r.URL != "" {
+	switch {
+	case r.URL != "":
 		return r.URL
+	case r.Log != nil:
+		return "log:" + r.Log.String()
 	}
 	return fmt.Sprintf("port:%d", r.Port)
 }
 
-// ParseReady reads port:N or an http URL; "port N" and "http URL" are the same.
+// ParseReady reads port:N, log:REGEXP or an http URL. A space may stand for the
+// colon, and "http URL" for the URL.
 func ParseReady(s string) (Ready, error) {
 	r := Ready{URL: strings.TrimPrefix(s, "http ")}
-	if kind, num, ok := strings.Cut(strings.Replace(s, " ", ":", 1), ":"); ok && kind == "port" {
-		n, err := strconv.Atoi(num)
+	kind, rest := s, ""
+	if i := strings.IndexAny(s, ": "); i > 0 {
+		kind, rest = s[:i], s[i+1:]
+	}
+	switch kind {
+	case "port":
+		n, err := strconv.Atoi(rest)
 		if err != nil {
 			return r, fmt.Errorf("ready %.100q: want port:N, N from 1 to 65535", s)
 		}
 		r = Ready{Port: n}
+	case "log":
+		if rest == "" {
+			return r, fmt.Errorf("ready %.100q: want log:REGEXP", s)
+		}
+		re, err := regexp.Compile(rest)
+		if err != nil {
+			return r, fmt.Errorf("ready %.100q: %w", s, err)
+		}
+		r = Ready{Log: re}
 	}
 	if _, err := r.prepare(); err != nil {
 		return Ready{}, err
@@ -63,13 +86,15 @@ type question struct {
 	what string
 	port int
 	url  *url.URL
+	log  *regexp.Regexp
 }
 
 func (r Ready) prepare() (question, error) {
-	q := question{what: r.String(), port: r.Port}
+	q := question{what: r.String(), port: r.Port, log: r.Log}
 	switch {
-	case r.URL != "" && r.Port != 0:
-		return q, errors.New("ready: a port and a URL; want one, and several to wait for both")
+	case r.URL != "" && r.Port != 0 || r.Log != nil && (r.URL != "" || r.Port != 0):
+		return q, errors.New("ready: more than one of port, URL and log; want one, and several to wait for all")
+	case r.Log != nil:
 	case r.URL != "":
 		u, n, err := localURL(r.URL)
 		if err != nil {
@@ -96,6 +121,7 @@ type NotReadyError struct {
 	State   *os.ProcessState // the leader's end, if that is why
 	PID     int              // of the stranger on the port, if that is why
 	Command []string         // its arguments
+	Log     []string         // the last lines of the launch's log, where it ended
 
 	cause error
 }
@@ -128,6 +154,9 @@ func (l *Launch) WaitReady(ctx context.Context, ready ...Ready) error {
 		qs = append(qs, q)
 	}
 	for _, q := range qs {
+		if q.log != nil && l.rec.Log == nil {
+			return fmt.Errorf("ready %s: launch %s has no log", q.what, l.ID().Short())
+		}
 		if err := l.waitReady(ctx, q); err != nil {
 			return err
 		}
@@ -141,6 +170,13 @@ func (l *Launch) waitReady(ctx context.Context, q question) error {
 		ended = l.gone
 	}
 	w := &readiness{l: l, q: q}
+	var line chan struct{}
+	if q.log != nil {
+		watch, cancel := context.WithCancel(ctx)
+		defer cancel()
+		w.log = l.watchLog(watch, q.log)
+		line = w.log.done
+	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
 		why := w.why
 		ready := w.look(ctx)
@@ -154,12 +190,19 @@ func (l *Launch) waitReady(ctx context.Context, q question) error {
 				e.Reason, e.State = "its leader ended: "+l.state.String(), l.state
 			}
 			e.cause = l.waitErr
+			if e.Log = l.lastLines(ctx); len(e.Log) > 0 {
+				e.Reason += fmt.Sprintf("; the last it said is %q", e.Log[len(e.Log)-1])
+			}
 			return e
 		default:
 		}
 		switch {
 		case ready:
 			return nil
+		case w.broken != nil:
+			e := w.failed(fmt.Sprintf("its log can't be read: %v", w.broken))
+			e.cause = w.broken
+			return e
 		case w.stranger != nil:
 			e := w.failed(w.why)
 			e.PID, e.Command = w.stranger.PID, w.stranger.Command
@@ -167,6 +210,7 @@ func (l *Launch) waitReady(ctx context.Context, q question) error {
 		}
 		select {
 		case <-ended:
+		case <-line:
 		case <-l.o.closing.Done():
 			e := w.failed("its owner closes")
 			e.cause = ErrClosed
@@ -191,8 +235,11 @@ func over(ctx context.Context) bool {
 type readiness struct {
 	l        *Launch
 	q        question
+	log      *lineWatch   // where a line is waited for
+	broken   error        // the log can't be read
 	why      string       // it is not ready, as of the last look
 	stranger *port.Holder // is in the way for good
+	walked   time.Time    // when the tree was looked at last
 	suspect  uint64       // socket of a stranger that may be one
 	since    time.Time    // it is there
 }
@@ -207,6 +254,9 @@ func (w *readiness) failed(why string) *NotReadyError {
 
 // look asks once, and says why not.
 func (w *readiness) look(ctx context.Context) bool {
+	if w.q.log != nil {
+		return w.written()
+	}
 	before, ok := w.belongs(ctx)
 	if !ok || w.q.url == nil {
 		return ok
@@ -227,8 +277,17 @@ func (w *readiness) look(ctx context.Context) bool {
 	return ok
 }
 
+// rarely is how often the tree is looked at while nobody listens here: a member
+// in another network namespace may.
+const rarely = 3 * time.Second
+
 // belongs reports whether the port is the tree's.
 func (w *readiness) belongs(ctx context.Context) (port.Look, bool) {
+	if some, err := port.Listening(w.q.port); err == nil && !some && time.Since(w.walked) < rarely {
+		w.why, w.suspect = fmt.Sprintf("port %d: nobody listens on it", w.q.port), 0
+		return port.Look{}, false
+	}
+	w.walked = time.Now()
 	rec, err := w.l.record()
 	if rec == nil || err != nil {
 		w.why = fmt.Sprintf("its record can't be read: %v", err)

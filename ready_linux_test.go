@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -256,7 +257,55 @@ func TestCloseEndsTheWaitForReadiness(t *testing.T) {
 	})
 }
 
+// A line of the log, whenever it is written, makes it ready; ours do not.
+func TestReadyByTheLog(t *testing.T) {
+	o := openOwner(t, custody.Options{Dir: stateDir(t)})
+	start := func(line string) *custody.Launch {
+		c := o.Command("sh", "-c", line)
+		c.Kept, c.OnOwnerDeath, c.Log = true, custody.Survive, &custody.LogSpec{}
+		must(t, c.Start())
+		t.Cleanup(func() { c.Launch().Kill(context.Background()) })
+		return c.Launch()
+	}
+	ready := custody.Ready{Log: regexp.MustCompile(`^ready in [0-9]+ ms$`)}
+	for _, line := range []string{
+		"echo loading; echo ready in 12 ms; sleep 60",
+		"sleep 0.3; echo loading; printf 'ready '; sleep 0.3; printf 'in 7 ms\r\n'; sleep 60",
+		"echo x >&2; head -c 300000 /dev/zero; echo; echo ready in 1 ms >&2; sleep 60",
+	} {
+		l := start(line)
+		must(t, l.WaitReady(soon(t), ready))
+		must(t, l.WaitReady(soon(t), ready)) // it was written
+	}
+	for line, match := range map[string]string{"echo loading; sleep 60": "ready", "printf 'ready in 1 ms'; sleep 60": "ready", "echo '[custody: ready]'; sleep 60": "ready"} {
+		l := start(line)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		err := l.WaitReady(ctx, custody.Ready{Log: regexp.MustCompile(match)})
+		cancel()
+		if !errors.Is(err, custody.ErrNotReady) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no line of its log matches") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	// Its end is told with what it said last.
+	l := start("echo one; echo 'no such model' >&2; exit 3")
+	var not *custody.NotReadyError
+	if err := l.WaitReady(soon(t), ready); !errors.As(err, &not) || !slices.Equal(not.Log, []string{"one", "no such model"}) ||
+		!strings.Contains(err.Error(), `exit status 3; the last it said is "no such model"`) {
+		t.Errorf("%v %q", err, not.Log)
+	}
+	c := sleeper(o, true)
+	must(t, c.Start())
+	if err := c.Launch().WaitReady(soon(t), ready); err == nil || !strings.Contains(err.Error(), "has no log") {
+		t.Errorf("without a log: %v", err)
+	}
+}
+
 func TestParseReady(t *testing.T) {
+	for _, s := range []string{"log:^up [0-9]+:x$", "log ^up [0-9]+:x$"} {
+		if r, err := custody.ParseReady(s); err != nil || r.Log == nil || r.Log.String() != "^up [0-9]+:x$" || r.String() != "log:^up [0-9]+:x$" {
+			t.Errorf("%q: %+v %v", s, r, err)
+		}
+	}
 	for s, want := range map[string]custody.Ready{
 		"port:8000": {Port: 8000}, "port 8000": {Port: 8000},
 		"http://localhost:8000/x": {URL: "http://localhost:8000/x"}, "http http://[::1]/": {URL: "http://[::1]/"},
@@ -267,7 +316,7 @@ func TestParseReady(t *testing.T) {
 		}
 	}
 	for _, s := range []string{"", "port", "port:", "port:0", "port:65536", "port:x", "8000", "https://localhost/", "http://example.com/",
-		"http://192.0.2.77:80/", "http://user@localhost/", "http://localhost:0/", "http://localhost:99999/", "http://", "log", "ftp://localhost/"} {
+		"http://192.0.2.77:80/", "http://user@localhost/", "http://localhost:0/", "http://localhost:99999/", "http://", "log", "log:", "log:(", "ftp://localhost/"} {
 		if r, err := custody.ParseReady(s); err == nil {
 			t.Errorf("%q: %+v", s, r)
 		}

@@ -20,7 +20,7 @@ type readyFlags struct {
 
 func (f *readyFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringArrayVar(&f.ready, "ready", nil, "wait until the launch is ready, by `WHAT`: port, port:N or an http URL")
+	fl.StringArrayVar(&f.ready, "ready", nil, "wait until the launch is ready, by `WHAT`: port, port:N, an http URL or log:REGEXP")
 	fl.DurationVar(&f.timeout, "ready-timeout", 10*time.Minute, "how long to wait for that; 0 is without end")
 	fl.BoolVar(&f.keep, "keep-unready", false, "leave a launch running that did not become ready")
 }
@@ -71,6 +71,12 @@ func (f *readyFlags) await(ctx context.Context, l *custody.Launch, ready []custo
 	}
 	if err == nil {
 		return nil
+	}
+	var not *custody.NotReadyError
+	if errors.As(err, &not) && !global.json {
+		for _, line := range not.Log {
+			say("its log: %s", shownText(line))
+		}
 	}
 	if f.keep {
 		return &exitError{exitFailed, fmt.Errorf("%w; it runs on, 'custody stop %s' ends it", err, l.ID().Short())}

@@ -50,6 +50,7 @@ ended first; anybody else who holds it is named and left alone.
   port:N      this port has
   http://…    a GET is answered with a status of 200 to 299 by such a listener;
               the URL names this host, and redirects are not followed
+  log:REGEXP  a line of its log matches
 
 An answer of a predecessor that is dying, or of a stranger on the port, does not
 count. start fails at once when the command ends or a stranger has the port,

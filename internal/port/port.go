@@ -71,6 +71,13 @@ func Holders(port int) ([]Holder, error) {
 	return holders(socks)
 }
 
+// Listening reports whether anybody listens on a port of our network
+// namespace: one question to the kernel, and no walk over processes.
+func Listening(port int) (bool, error) {
+	socks, err := ours.listeners(port)
+	return len(socks) > 0, err
+}
+
 // Close closes the handles of holders.
 func Close(hs []Holder) {
 	for _, h := range hs {
