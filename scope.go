@@ -36,7 +36,7 @@ func (l *Launch) enterScope(ctx context.Context, above []int) error {
 	if !contain.AtLeast(l.rec.Level, l.rec.Require) {
 		return &LevelError{Required: Level(l.rec.Require), Available: Level(l.rec.Level), Missing: missing.Error()}
 	}
-	return l.o.dir.Write(l.rec) // the keeper goes on with the record
+	return l.o.dir.Rewrite(l.rec) // the keeper goes on with the record
 }
 
 // scopeCgroup makes the launch's cgroup in the keeper's.
@@ -47,7 +47,7 @@ func (l *Launch) scopeCgroup(keeper int) error {
 	}
 	c := &ledger.Cgroup{Path: contain.CgroupPath(base, l.rec.ID)}
 	l.rec.Cgroup, l.rec.Level = c, contain.CgroupL
-	if err = l.o.dir.Write(l.rec); err == nil { // before it is made, as ever
+	if err = l.o.dir.Rewrite(l.rec); err == nil { // before it is made, as ever
 		err = contain.MakeCgroup(c)
 	}
 	if err != nil {

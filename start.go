@@ -106,7 +106,7 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 		// It waited, for its name mostly: what is found after a crash is
 		// compared with the moment of the fork.
 		rec.IntentTicks = now
-		err = o.dir.Write(rec)
+		err = o.dir.Rewrite(rec)
 	}
 	if err == nil {
 		crash.Here("before-fork")
@@ -306,7 +306,7 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 			o.cgroups.forget()
 			if base, e := o.cgroups.base(); e == nil && contain.CgroupPath(base, rec.ID) != rec.Cgroup.Path {
 				rec.Cgroup.Path = contain.CgroupPath(base, rec.ID)
-				if err = o.dir.Write(rec); err == nil { // before it is made, as ever
+				if err = o.dir.Rewrite(rec); err == nil { // before it is made, as ever
 					err = contain.MakeCgroup(rec.Cgroup)
 				}
 			}
@@ -324,7 +324,7 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 	}
 	if len(rec.Assets) > 0 || rec.Cgroup != nil {
 		if a.spec.Kept {
-			return o.dir.Write(rec) // the keeper goes on with the record
+			return o.dir.Rewrite(rec) // the keeper goes on with the record
 		}
 	}
 	return nil

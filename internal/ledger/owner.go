@@ -289,6 +289,20 @@ func (o *Owner) Update(id proof.ID, change func(*Record)) error {
 	return o.Write(r)
 }
 
+// Rewrite writes a record that is still there; one that somebody ended meanwhile
+// is fs.ErrNotExist, and does not rise again.
+func (o *Owner) Rewrite(r *Record) error {
+	unlock, err := o.lockRange(r.ID, rangeUpdate)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := o.root.Lstat(r.ID.String() + ".json"); err != nil {
+		return fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	return o.Write(r)
+}
+
 // Remove ends a record. A missing one is no error. It waits for a writer, and
 // one that comes later finds nothing to update: a record never rises again.
 func (o *Owner) Remove(id proof.ID) error {
