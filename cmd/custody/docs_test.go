@@ -98,9 +98,11 @@ func command(t *testing.T, b *strings.Builder, c *cobra.Command) {
 
 // jsonNotes says what an example alone doesn't show.
 var jsonNotes = map[string]string{
-	"ls":      ", an array of launches. `command` is an argument list, never one string; `state` is `intent`, `running`, `stopping`, `exited` or `released` as recorded, or the verdict where nothing proven lives; `suspects` is left out where there are none",
+	"ls":      ", an array of launches. `command` is an argument list, never one string; `state` is `intent`, `running`, `stopping`, `exited`, `released` or (with `--all`) `ended` as recorded, or the verdict where nothing proven lives; `suspects` is left out where there are none",
 	"tree":    ", the launches of `ls` by scope and owner",
 	"explain": ", one object for a pid, an array of them for a launch; `launch` is null where no launch has to do with the process; `role` is `leader`, `member`, `owner`, `keeper`, `watchdog` or left out; `holds` is `true`, `false`, or `null` where it could not be told",
+	"status":  "; `start` and `adopt` print the same. `state` is `running`, `exited`, `gone`, `foreign` or `unsure`; `exit` is left out while it is not known, its `signal` where none ended the leader; `exit_lost` says that it will never be",
+	"wait":    "; `code` is -1 where a signal ended it, whose name is `signal` then",
 	"stop":    "; `outcome` is `gone`, `incomplete` or `foreign`",
 	"sweep":   "; `outcome` is `gone`, `incomplete`, `foreign`, `survives` or `released`, in a dry run also `would-stop` or `would-free`",
 	"doctor":  "; `answer` and `available` are `true`, `false`, or `null` where it could not be told",

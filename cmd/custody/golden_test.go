@@ -76,6 +76,15 @@ func exampleExplanation(t testing.TB) custody.Explanation {
 		Command: l.Command, Parent: 4705}
 }
 
+// exampleStatus is of a launch whose leader died and whose workers live.
+func exampleStatus(t testing.TB) custody.Status {
+	return custody.Status{ID: id(t, "a"), Scope: "start", Name: "llama", State: custody.StateRunning,
+		Reason: "its leader has ended (signal KILL), 2 members live", Exit: &custody.Exit{Code: -1, Signal: "KILL"},
+		PID: 4711, LeaderGone: true, PIDs: []int{4712, 4713}, KeeperPID: 4705, Level: custody.LevelLineage,
+		Owner: custody.OwnerInfo{ID: id(t, "b"), PID: 4700, Alive: true},
+		Log:   &custody.LogInfo{Path: "/home/me/.local/state/custody/start/logs/" + id(t, "a").String() + ".log"}}
+}
+
 func exampleDiagnosis() custody.Diagnosis {
 	return custody.Diagnosis{System: "Linux 6.12.0", StateDir: "/home/me/.local/state/custody",
 		Checks: []custody.Check{
@@ -94,6 +103,8 @@ func examples(t testing.TB) map[string]any {
 		"tree":           []scopeTree{{Scope: l.Scope, Owners: []ownerTree{{OwnerInfo: l.Owner, Launches: []custody.LaunchInfo{}}}}},
 		"stop":           exampleStop(t),
 		"sweep":          exampleSweep(t),
+		"status":         exampleStatus(t),
+		"wait":           custody.Exit{Code: 7},
 		"explain":        exampleExplanation(t),
 		"doctor":         exampleDiagnosis(),
 		"version":        versionInfo{Version: "v1.0.0", Commit: "0123456789abcdef", Go: "go1.26", System: "Linux 6.12.0", Arch: "amd64"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -9,12 +10,17 @@ import (
 )
 
 func lsCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	c := &cobra.Command{
 		Use: "ls", Short: "Show what is owned", Args: none,
 		Long: `ls shows every launch in the state directory, at which level it is contained,
 and whether its owner lives. MEMBERS counts the proven ones; "3+1?" means three,
-and one that something ties to the launch but nothing proves. It changes nothing.`,
+and one that something ties to the launch but nothing proves. It changes nothing.
+
+A launch that outlives its owner keeps its record for a day after it has ended,
+for its exit status and its log; --all shows these too.`,
 		Example: `  custody ls
+  custody ls --all
   custody ls --scope browsers --json`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -22,10 +28,14 @@ and one that something ties to the launch but nothing proves. It changes nothing
 			if err != nil {
 				return err
 			}
-			if global.json {
-				err = printJSON(l.Launches)
-			} else {
-				out.launches(l.Launches, time.Now())
+			ls := shown(l.Launches, all)
+			switch {
+			case global.json:
+				err = printJSON(ls)
+			case len(ls) == 0:
+				out.printf("%s\n", nothingOwned(len(l.Launches)))
+			default:
+				out.launches(ls, time.Now())
 			}
 			if err != nil {
 				return err
@@ -33,14 +43,25 @@ and one that something ties to the launch but nothing proves. It changes nothing
 			return asideError(l.SetAside)
 		},
 	}
+	allFlag(c, &all)
+	return c
+}
+
+// allFlag is the flag by which what has ended is shown too.
+func allFlag(c *cobra.Command, all *bool) {
+	c.Flags().BoolVarP(all, "all", "a", false, "show launches that have ended too, as long as their records are kept")
+}
+
+// shown leaves out what has ended, unless all are wanted.
+func shown(ls []custody.LaunchInfo, all bool) []custody.LaunchInfo {
+	if all {
+		return ls
+	}
+	return slices.DeleteFunc(slices.Clone(ls), func(l custody.LaunchInfo) bool { return l.State == "ended" })
 }
 
 // launches prints one line a launch.
 func (s *screen) launches(ls []custody.LaunchInfo, now time.Time) {
-	if len(ls) == 0 {
-		s.printf("%s\n", nothingOwned())
-		return
-	}
 	scopes := map[string]bool{}
 	for _, l := range ls {
 		scopes[l.Scope] = true
@@ -64,10 +85,14 @@ func (s *screen) launches(ls []custody.LaunchInfo, now time.Time) {
 	s.columns(header, rows)
 }
 
-func nothingOwned() string {
+// nothingOwned says so, where so many have ended.
+func nothingOwned(ended int) string {
 	where := ""
 	if global.scope != "" {
 		where = " in scope " + global.scope
+	}
+	if ended > 0 {
+		return "nothing is owned" + where + "; 'custody ls --all' shows " + count(ended, "launch", "launches") + " that ended"
 	}
 	return "nothing is owned" + where + "; 'custody run -- COMMAND' starts something"
 }

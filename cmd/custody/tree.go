@@ -11,7 +11,8 @@ import (
 )
 
 func treeCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	c := &cobra.Command{
 		Use: "tree", Short: "Show owners, launches and their processes as a tree", Args: none,
 		Long: `tree shows scope, owner, launch and processes, each process below its parent.
 Processes that something ties to a launch but nothing proves are marked unsure:
@@ -23,13 +24,14 @@ they are never signalled.`,
 			if err != nil {
 				return err
 			}
+			ls := shown(l.Launches, all)
 			switch {
 			case global.json:
-				err = printJSON(scopesOf(l.Launches))
-			case len(l.Launches) == 0:
-				out.printf("%s\n", nothingOwned())
+				err = printJSON(scopesOf(ls))
+			case len(ls) == 0:
+				out.printf("%s\n", nothingOwned(len(l.Launches)))
 			default:
-				out.tree(scopesOf(l.Launches))
+				out.tree(scopesOf(ls))
 			}
 			if err != nil {
 				return err
@@ -37,6 +39,8 @@ they are never signalled.`,
 			return asideError(l.SetAside)
 		},
 	}
+	allFlag(c, &all)
+	return c
 }
 
 // scopeTree and ownerTree are what tree prints as JSON: the launches of ls,
