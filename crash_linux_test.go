@@ -33,6 +33,7 @@ var steps = map[string][]string{
 	"before-intent": {"d/owner"},
 	"after-intent":  {"d/owner", "k/owner"},
 	"after-name":    {"d/owner", "k/owner"},
+	"after-port":    {"d/owner", "k/owner"},
 	"unmarked-dir":  {"d/owner", "k/owner"},
 	"empty-marker":  {"d/owner"},
 	"marked-dir":    {"d/owner"},
@@ -170,6 +171,9 @@ func crashAt(t *testing.T, step, role string, kept bool, strangerPID int) {
 	pids, reached := filepath.Join(base, "pids"), filepath.Join(base, "reached")
 	o := order{Dir: state, Kept: kept, Pids: pids, OwnDir: own, Name: "lease", End: "stop", Alone: role == "sweeper",
 		Command: tree.Command("leader-dies", "-leader", "stay", "-n", "2", "-ignore", "TERM", "-pids", pids, "-life", "60s")}
+	if step == "after-port" {
+		o.Port = freePort(t)
+	}
 	if role != "owner" && !(role == "keeper" && slices.Contains(atStart, step)) {
 		o.End = "kill"
 	}
@@ -221,7 +225,7 @@ func crashAt(t *testing.T, step, role string, kept bool, strangerPID int) {
 		t.Errorf("processes left: %v", left)
 	}
 	expectEmpty(t, tmp)
-	begun := !slices.Contains([]string{"owner-new", "owner-made", "before-intent", "after-intent", "after-name", "unmarked-dir"}, step)
+	begun := !slices.Contains([]string{"owner-new", "owner-made", "before-intent", "after-intent", "after-name", "after-port", "unmarked-dir"}, step)
 	if step == "half-written" && role == "owner" {
 		begun = false
 	}
@@ -286,11 +290,12 @@ func ageLitter(t *testing.T, state string) {
 	}
 }
 
-// expectEmpty expects no files below a directory but the lock of the names.
+// expectEmpty expects no files below a directory but the lock of the names, and
+// no directories but those of names and logs.
 func expectEmpty(t *testing.T, dir string) {
 	t.Helper()
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && path != dir && d.Name() != "names" && d.Name() != ".lock" {
+		if err == nil && path != dir && d.Name() != "names" && d.Name() != "logs" && d.Name() != ".lock" {
 			t.Errorf("left: %s", path)
 		}
 		return nil

@@ -34,6 +34,7 @@ type order struct {
 	OwnDir  string
 	Name    string
 	Command []string
+	Port    int
 	End     string // stop, or kill: the owner kills itself
 	Scope   bool   // in a scope unit
 	Survive bool
@@ -96,6 +97,9 @@ func playOwner(o order) {
 	c.TempDirs = []string{"D1", "D2"}
 	if o.OwnDir != "" {
 		c.OwnDirs = []string{o.OwnDir}
+	}
+	if o.Port != 0 {
+		c.Ports = []int{o.Port}
 	}
 	if o.Survive {
 		c.OnOwnerDeath = custody.Survive
