@@ -7,6 +7,7 @@ package e2e
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -571,4 +572,316 @@ func TestAdopt_KeeperKilled(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The front process is killed hard and its workers live on: the launch ends by
+// its plan, says how its leader ended, and until the last of it is gone nothing
+// is started under its name.
+func TestC01_FrontKilled(t *testing.T) {
+	for _, deaf := range []string{"", "TERM,INT,HUP"} {
+		t.Run("deaf to "+deaf, func(t *testing.T) {
+			each(t, both, func(t *testing.T, r *rig) {
+				start := func(pids, name string, args ...string) (string, int) {
+					cmd := append([]string{"start", "--scope", "e2e", "--name", "server", "--phase", "TERM:1s", "--phase", "KILL:5s", "--"}, r.progIn(pids, name, args...)...)
+					return r.custody(cmd...)
+				}
+				if _, code := start("pids", "leader-dies", "-leader", "signal", "-signal", "KILL", "-after", "1s", "-ignore", deaf); code != 0 {
+					t.Fatalf("start: exit %d", code)
+				}
+				w := r.watch(4)
+				waiting := r.waits("server")
+				if !w.role("leader").ends(20 * time.Second) {
+					t.Fatal("the leader lives")
+				}
+				since := time.Now()
+				for n := 0; ; n++ {
+					lived := len(w.living()) > 0
+					if _, code := start("second", "sleep"); code == 0 {
+						break
+					} else if code != 125 {
+						t.Errorf("second start: exit %d", code)
+					}
+					if !lived && n > 100 {
+						t.Fatal("the name is never free")
+					}
+				}
+				if left := w.living(); len(left) > 0 {
+					t.Errorf("a second one was started beside %v", left)
+				}
+				w.gone(since, grace+5*time.Second)
+				if x, code := waiting(); x.Signal != "KILL" || code != 137 {
+					t.Errorf("wait: %+v, exit %d", x, code)
+				}
+				// The name now means the one that lives.
+				if st := r.status("server"); st.State != custody.StateRunning {
+					t.Errorf("status: %+v", st)
+				}
+				if _, code := r.custody("stop", "server"); code != 0 {
+					t.Errorf("stop: exit %d", code)
+				}
+			})
+		})
+	}
+}
+
+// Members that look like nothing that was started, and dead ones, are owned
+// whether their keeper lives or not, and nothing stays unsure.
+func TestSurvivor_Disguised(t *testing.T) {
+	for _, c := range []struct {
+		prog         []string
+		told, living int
+	}{
+		{[]string{"mixed"}, 8, 7},
+		{[]string{"double-fork", "-ignore", "TERM"}, 3, 2},
+		{[]string{"unreaped", "-n", "3"}, 4, 1},
+		{[]string{"subreaper-child"}, 0, 0},
+	} {
+		t.Run(c.prog[0], func(t *testing.T) {
+			each(t, both, func(t *testing.T, r *rig) {
+				c0 := r.owner()
+				l := c0.survivor("server", r.prog(c.prog[0], c.prog[1:]...))
+				told := max(c.told, 2)
+				w := r.watch(told)
+				c0.kill()
+				keeper := r.keeperOf(l.id)
+				for _, kept := range []bool{true, false} {
+					if !kept {
+						keeper.signal(syscall.SIGKILL)
+						keeper.ends(10 * time.Second)
+					}
+					w.collect()
+					living := len(w.living())
+					if c.living != 0 && living != c.living {
+						t.Errorf("%d live, want %d", living, c.living)
+					}
+					st := r.status("server")
+					if st.State != custody.StateRunning || c.living != 0 && len(st.PIDs) != living || st.LeaderGone {
+						t.Errorf("kept %v: %d live, status %+v", kept, living, st)
+					}
+					if rep := r.sweep(); len(rep.Launches) != 1 || rep.Launches[0].Outcome != "survives" {
+						t.Errorf("kept %v: sweep %+v", kept, rep)
+					}
+				}
+				c0 = r.owner()
+				a := c0.mustAdopt("server")
+				since := time.Now()
+				a.stopsGone()
+				w.gone(since, grace+5*time.Second)
+			})
+		})
+	}
+}
+
+// After the agent restarts, stopping a task that was running before leaves
+// nothing; of two new agents exactly one attaches.
+func TestC43_Restart(t *testing.T) {
+	for _, prog := range []string{"double-fork", "term-ignore"} {
+		for _, rivals := range []int{1, 2} {
+			t.Run(prog+"/"+itoa(rivals), func(t *testing.T) {
+				each(t, both, func(t *testing.T, r *rig) {
+					args := r.prog(prog)
+					if prog == "double-fork" {
+						args = append(args, "-ignore", "TERM")
+					}
+					c := r.owner()
+					l := c.survivor("task", args)
+					w := r.watch(3)
+					c.kill()
+					var cs []*client
+					var asked []<-chan answer
+					for range rivals {
+						cs = append(cs, r.owner())
+					}
+					for _, c := range cs {
+						asked = append(asked, c.later(request{Do: "adopt", Name: l.id}))
+					}
+					var got *started
+					for i, c := range cs {
+						if a := c.await(asked[i], "adopt"); a.Err == "" && got == nil {
+							got = &started{c, a.Count, a.ID, a}
+						} else if a.Err == "" || !slices.Contains(a.Is, "taken") {
+							t.Errorf("adopt: %+v", a)
+						}
+					}
+					if got == nil {
+						t.Fatal("nobody attached")
+					}
+					since := time.Now()
+					got.stopsGone()
+					w.gone(since, grace+5*time.Second)
+					a := got.ask(request{Do: "wait"})
+					if a.Signal != "TERM" && a.Signal != "KILL" && !slices.Contains(a.Is, "unknown") {
+						t.Errorf("wait: %+v", a)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A released launch lies in the directory of an owner that closed: the next one
+// that adopts it takes it back into custody.
+func TestAdopt_Released(t *testing.T) {
+	for _, how := range []string{"leader lives", "leader ended", "all end"} {
+		t.Run(how, func(t *testing.T) {
+			each(t, []level{lineage}, func(t *testing.T, r *rig) {
+				args := r.prog("leader-dies", "-leader", "stay")
+				if how == "all end" {
+					args = append(args, "-life", "7s")
+				}
+				c := r.owner()
+				l := c.survivor("server", args)
+				w := r.watch(4)
+				if a := l.ask(request{Do: "release"}); a.Err != "" {
+					t.Fatal(a.Err)
+				}
+				if a := c.ask(request{Do: "close"}); a.Err != "" {
+					t.Fatal(a.Err)
+				}
+				n := 4
+				if how != "leader lives" {
+					n = 3
+					w.role("leader").signal(syscall.SIGKILL)
+					w.role("leader").ends(10 * time.Second)
+					until(t, "its end is written down", func() bool { return r.rec(l.id).Exit != nil })
+				}
+				c = r.owner()
+				if st := r.status("server"); st.State != custody.StateForeign || !st.Released {
+					t.Errorf("status: %+v", st)
+				}
+				if len(w.living()) != n {
+					t.Fatalf("%d live", len(w.living()))
+				}
+				a := c.mustAdopt("server")
+				st := r.status("server")
+				if st.State != custody.StateRunning || st.Released || len(st.PIDs) != n || st.Owner.PID != c.proc.PID {
+					t.Errorf("status: %+v", st)
+				}
+				since := time.Now()
+				if how == "all end" {
+					if g := a.ask(request{Do: "gone", Within: 30 * time.Second}); g.Err != "" {
+						t.Errorf("gone: %+v", g)
+					}
+				} else {
+					a.stopsGone()
+				}
+				w.gone(since, 20*time.Second)
+				if got := a.ask(request{Do: "wait"}); got.Signal != map[bool]string{true: "TERM", false: "KILL"}[n == 4] {
+					t.Errorf("wait: %+v", got)
+				}
+				if rec := r.rec(l.id); rec.State != ledger.Ended {
+					t.Errorf("record: %+v", rec)
+				}
+				if keepersOf(t, l.id) != 0 {
+					t.Error("the keeper stays")
+				}
+			})
+		})
+	}
+}
+
+// A stop comes while the start is under way: one outcome, and nothing is left.
+func TestSurvivor_StopDuringStart(t *testing.T) {
+	for _, step := range []string{"owner/after-name", "owner/before-fork", "owner/after-keeper", "keeper/keeper-before-note", "keeper/keeper-before-start", "keeper/keeper-before-record", "keeper/keeper-before-report"} {
+		t.Run(step, func(t *testing.T) {
+			each(t, []level{lineage}, func(t *testing.T, r *rig) {
+				r.env = append(r.env, "CUSTODY_TEST_PAUSE="+step+"=1s")
+				cmd := r.command(append([]string{"start", "--scope", "e2e", "--name", "server", "--"}, r.prog("sleep")...)...)
+				ended := make(chan string, 1)
+				go func() {
+					out, _ := cmd.CombinedOutput()
+					ended <- string(out)
+				}()
+				var id string
+				until(t, "its name is taken", func() bool {
+					for _, l := range r.ls() {
+						id = l.ID.String()
+					}
+					return id != ""
+				})
+				waiting := r.waits("server")
+				if _, code := r.custody("stop", "server"); code != 0 {
+					t.Errorf("stop: exit %d", code)
+				}
+				said := <-ended
+				x, code := waiting()
+				if code := cmd.ProcessState.ExitCode(); code != 0 && !strings.Contains(said, "stopped before it began") && !strings.Contains(said, "no such launch") {
+					t.Errorf("start: exit %d: %s", code, said)
+				}
+				if code == 0 || code != 125 && x.Signal != "TERM" {
+					t.Errorf("wait: %+v, exit %d", x, code)
+				}
+				if procs, err := tree.ReadPids(r.file("pids")); err == nil {
+					for _, p := range procs {
+						h := openExactly(p)
+						if !h.ends(10 * time.Second) {
+							t.Errorf("%s lives after %q", h, said)
+							h.signal(9)
+						}
+						h.close()
+					}
+				}
+				until(t, "the keeper is gone", func() bool { return keepersOf(t, id) == 0 })
+				// The name is free.
+				if out, code := r.custody(append([]string{"start", "--scope", "e2e", "--name", "server", "--"}, r.progIn("next", "sleep")...)...); code != 0 {
+					t.Errorf("start again: exit %d: %s", code, out)
+				}
+				r.custody("stop", "server")
+			})
+		})
+	}
+}
+
+// The state directory is carried to another PID namespace: whatever is asked
+// there touches nothing here.
+func TestSurvivor_OtherNamespace(t *testing.T) {
+	needRoot(t)
+	each(t, []level{lineage}, func(t *testing.T, r *rig) {
+		c := r.owner()
+		l := c.survivor("server", r.prog("siglog", "-log", r.file("log")))
+		w := r.watch(2)
+		c.kill()
+		carried := r.file("carried")
+		if out, err := exec.Command("cp", "-a", r.state, carried).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		file := r.records(l.id)[0]
+		rel, _ := filepath.Rel(r.state, file)
+		before, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bin, err := custodyBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{carried, r.state} {
+			for args, want := range map[string]string{
+				"status server --json":   `"state": "foreign"`,
+				"stop server":            "foreign",
+				"wait server":            "PID namespace",
+				"adopt server":           "PID namespace",
+				"adopt server --owner 1": "PID namespace",
+				"sweep --json":           `"outcome": "foreign"`,
+				"start --accept-environment --name server --scope e2e -- sleep 1": "is held by launch",
+			} {
+				f := strings.Fields(args)
+				cmd := exec.Command("unshare", append([]string{"--pid", "--fork", "--mount-proc", "--kill-child", "timeout", "30", bin, f[0], "--dir", dir}, f[1:]...)...)
+				cmd.Env = r.environ()
+				out, _ := cmd.CombinedOutput()
+				if !strings.Contains(string(out), want) {
+					t.Errorf("%s: %s", args, out)
+				}
+				w.alive(args)
+			}
+			if after, err := os.ReadFile(filepath.Join(dir, rel)); err != nil || string(after) != string(before) {
+				t.Errorf("the record was touched: %v", err)
+			}
+		}
+		if got := signals(t, r.file("log")); len(got) > 0 {
+			t.Errorf("signals: %q", got)
+		}
+		c = r.owner()
+		c.mustAdopt("server").stopsGone()
+	})
 }
