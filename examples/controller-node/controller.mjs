@@ -25,7 +25,7 @@ const LOADING = `cd "$DATA" || exit
 if ! [ -d db ]; then
   rm -rf new
   echo "$PGPASSWORD" | initdb -D new -U postgres -A scram-sha-256 --pwfile=/dev/stdin --no-locale -E UTF8 || exit
-  mv new db
+  mv new db || exit
 fi
 exec postgres -D db -c unix_socket_directories= "$@"`;
 
@@ -73,22 +73,23 @@ async function find() {
 async function start() {
   const data = opt.data ? ["--env", `DATA=${opt.data}`] : ["--temp-dir", "DATA"];
   const plan = ["INT:20s", "QUIT:5s", "KILL:5s"].flatMap((p) => ["--phase", p]); // fast shutdown, immediate shutdown
-  const st = await custody("start", "--name", NAME, "--owner", String(process.pid), ...plan, ...data,
+  const st = await custody("start", "--name", NAME, "--port", opt.port, "--owner", String(process.pid), ...plan, ...data,
     "--", "sh", "-c", LOADING, "sh", "-h", "127.0.0.1", "-p", opt.port);
   log(`started launch=${st.id.slice(0, 8)} pid=${st.pid}`);
   return st;
 }
 
-/** Waits until the server takes connections, or has ended. */
+/** Waits until the server takes connections. */
 async function ready(st) {
-  while ((await custody("status", st.id)).state === "running") {
+  for (; (st = await custody("status", st.id)).state === "running"; await sleep(50)) {
     try {
       await promisify(execFile)("pg_isready", ["-q", "-h", "127.0.0.1", "-p", opt.port]);
       return log(`ready launch=${st.id.slice(0, 8)} pid=${st.pid} at 127.0.0.1:${opt.port}`);
     } catch {
-      await sleep(50);
+      over.signal.throwIfAborted();
     }
   }
+  throw new Error(`server is not ready, and has ended (${st.exit ? how(st.exit) : st.reason}); see ${st.log?.path}`);
 }
 
 /** Keeps a server running until somebody stops it. */
@@ -99,7 +100,6 @@ async function run() {
     const exit = await custody("wait", st.id);
     if (exit.code === 0) return; // it was stopped
     log(`server ended: ${how(exit)}`);
-    await sleep(1000, undefined, { signal: over.signal });
   }
 }
 

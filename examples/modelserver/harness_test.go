@@ -34,7 +34,8 @@ const (
 	nobody   = 65534
 	password = "a test's own"
 	pgbin    = "/usr/lib/postgresql/15/bin"
-	guardEnv = "MODELSERVER_TEST_GUARD" // "1": end everything in a state directory when our input ends
+	guardEnv = "MODELSERVER_TEST_GUARD"    // set: end everything in a state directory when our input ends
+	otherEnv = "MODELSERVER_TEST_STRANGER" // a port: listen on it until our input ends
 )
 
 var bin string // directory that every user can read, with the programs
@@ -42,6 +43,15 @@ var bin string // directory that every user can read, with the programs
 func TestMain(m *testing.M) {
 	if os.Getenv(guardEnv) != "" {
 		guard()
+		return
+	}
+	if port := os.Getenv(otherEnv); port != "" {
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		fmt.Println(err)
+		io.Copy(io.Discard, os.Stdin)
+		if err == nil {
+			l.Close()
+		}
 		return
 	}
 	os.Exit(withPrograms(m))
@@ -170,6 +180,34 @@ func newHost(t *testing.T, kind string) *host {
 		until(t, "the end of every helper", 10*time.Second, func() bool { return len(h.helpers()) == 0 })
 	})
 	return h
+}
+
+// stranger listens on the host's port until the returned function is called.
+func (h *host) stranger() (pid int, leave func()) {
+	h.t.Helper()
+	c := h.command(filepath.Join(bin, "guard"))
+	c.Env = append(c.Env, fmt.Sprintf("%s=%d", otherEnv, h.port))
+	in, err := c.StdinPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "<nil>\n" {
+		h.t.Fatalf("the stranger says %q %v", line, err)
+	}
+	return c.Process.Pid, func() {
+		h.t.Helper()
+		in.Close()
+		if err := c.Wait(); err != nil {
+			h.t.Errorf("the stranger ended with %v", err)
+		}
+	}
 }
 
 func freePort(t *testing.T) int {

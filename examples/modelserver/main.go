@@ -27,7 +27,7 @@ const loading = `cd "$DATA" || exit
 if ! [ -d db ]; then
 	rm -rf new
 	echo "$PGPASSWORD" | initdb -D new -U postgres -A scram-sha-256 --pwfile=/dev/stdin --no-locale -E UTF8 || exit
-	mv new db
+	mv new db || exit
 fi
 exec postgres -D db -c unix_socket_directories= "$@"`
 
@@ -79,9 +79,10 @@ func (c *controller) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := c.ready(ctx, l); err == nil {
-			log.Printf("ready launch=%s pid=%d at 127.0.0.1:%d", l.ID().Short(), l.PID(), c.port)
+		if err := c.ready(ctx, l); err != nil {
+			return err // starting it again would not help
 		}
+		log.Printf("ready launch=%s pid=%d at 127.0.0.1:%d", l.ID().Short(), l.PID(), c.port)
 		select {
 		case <-l.Gone():
 		case <-ctx.Done():
@@ -91,11 +92,7 @@ func (c *controller) run(ctx context.Context) error {
 			return nil // it was stopped
 		}
 		log.Printf("server ended: %v", err)
-		select {
-		case <-time.After(time.Second):
-			l, err = nil, nil
-		case <-ctx.Done():
-		}
+		l, err = nil, nil
 	}
 	return err
 }
@@ -121,7 +118,8 @@ func (c *controller) find(ctx context.Context) (*custody.Launch, error) {
 
 func (c *controller) start() (*custody.Launch, error) {
 	cmd := c.owner.Command("sh", append([]string{"-c", loading, "sh", "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)}, c.args...)...)
-	cmd.Name = name // at most one, until the last backend is gone
+	cmd.Name = name           // at most one, until the last backend is gone
+	cmd.Ports = []int{c.port} // nobody else's
 	cmd.Kept, cmd.OnOwnerDeath, cmd.Log = true, custody.Survive, &custody.LogSpec{}
 	cmd.Phases = []custody.Phase{ // fast shutdown, immediate shutdown
 		{Signal: syscall.SIGINT, Wait: 20 * time.Second},
@@ -137,19 +135,15 @@ func (c *controller) start() (*custody.Launch, error) {
 	return cmd.Launch(), err
 }
 
-// ready waits until the server takes connections.
+// ready waits until the port is proven to be the server's, and the server takes
+// connections there: it listens before it has recovered.
 func (c *controller) ready(ctx context.Context, l *custody.Launch) error {
 	for ; ; time.Sleep(50 * time.Millisecond) {
-		err := exec.CommandContext(ctx, "pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)).Run()
-		select {
-		case <-l.Exited():
+		if err := l.WaitReady(ctx, custody.Ready{Port: c.port}); err != nil {
 			return err
-		case <-ctx.Done():
-			return err
-		default:
-			if err == nil {
-				return nil
-			}
+		}
+		if exec.CommandContext(ctx, "pg_isready", "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(c.port)).Run() == nil {
+			return nil
 		}
 	}
 }

@@ -252,3 +252,30 @@ func postgres(data string) (pids []int) {
 	}
 	return pids
 }
+
+// A stranger listens on the port: nothing is started, the stranger is named and
+// left alone. And a server that can't start is not started for ever.
+func TestServerCannotStart(t *testing.T) {
+	both(t, func(t *testing.T, h *host) {
+		pid, leave := h.stranger()
+		c := h.run()
+		c.says(fmt.Sprintf("port %d is held by process %d", h.port, pid))
+		if err := c.ends(); err == nil {
+			t.Error("the controller ends well")
+		}
+		if ls := h.launches(); len(ls) > 0 {
+			t.Errorf("it started %+v", ls)
+		}
+		leave()
+
+		if err := os.WriteFile(filepath.Join(h.data, "db"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c = h.run("--data", h.data)
+		c.says("started ")
+		if err := c.ends(); err == nil {
+			t.Error("the controller of a server that can't start ends well")
+		}
+		until(t, "the log to say why", 10*time.Second, func() bool { return strings.Contains(h.logged(), "cannot overwrite") })
+	})
+}
