@@ -271,7 +271,7 @@ func (v visited) takeOver(ctx context.Context, d *ledger.Owner, dirOf func() (*l
 		switch {
 		case r.State == ledger.Released:
 			return errors.New("it was released from custody meanwhile")
-		case r.Leader == nil:
+		case !r.Started():
 			return errors.New("it has not started yet")
 		}
 		return v.free(d) // whoever had the lock before us may own it now
@@ -307,7 +307,7 @@ func (v visited) settled(ctx context.Context, d *ledger.Owner) error {
 	switch {
 	case verdict == proof.Owned:
 		return nil
-	case verdict == proof.Gone && v.rec.Leader != nil:
+	case verdict == proof.Gone && v.rec.Started():
 		if res := sweep.End(ctx, d, v.rec.ID, v.here, sweep.Options{Known: v.rec}); res.Outcome != string(stop.Gone) {
 			return errors.New(res.Reason)
 		}

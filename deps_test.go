@@ -25,17 +25,19 @@ var arrows = map[string]string{
 	"internal/host":    "proof",
 	"internal/ledger":  "proof internal/crash",
 	"internal/logfile": "proof internal/crash internal/ledger",
-	"internal/contain": "proof internal/host internal/ledger",
+	"internal/engine":  "proof internal/ledger",
+	"internal/contain": "proof internal/host internal/ledger internal/engine",
 	"internal/unit":    "proof internal/host",
-	"internal/stop":    "proof internal/crash internal/host internal/contain",
+	"internal/stop":    "proof internal/crash internal/host internal/ledger internal/engine internal/contain",
 	"internal/port":    "proof internal/host",
 	"internal/asset":   "proof internal/crash internal/host internal/ledger",
 	"internal/sweep":   "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset",
 	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/logfile internal/contain internal/stop internal/sweep",
 	".": "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset " +
-		"internal/sweep internal/helper internal/port internal/logfile internal/unit",
+		"internal/sweep internal/helper internal/port internal/logfile internal/unit internal/engine",
+	"container":              ". proof internal/host internal/ledger internal/engine internal/contain internal/stop",
 	"foreground":             ". internal/host",
-	"cmd/custody":            ". foreground",
+	"cmd/custody":            ". foreground container",
 	"examples/browserpool":   ".",
 	"examples/modelserver":   ".",
 	"internal/tree":          "",
@@ -59,6 +61,7 @@ var others = map[string]string{
 	"internal/bench":  "golang.org/x/sys",
 
 	"internal/unit/unittest": "github.com/godbus/dbus",
+	"container":              "github.com/moby/moby github.com/containerd/errdefs", // nobody else: who does not import it does not pay
 	"cmd/custody":            "github.com/spf13/cobra github.com/jedib0t/go-pretty golang.org/x/term",
 }
 
@@ -213,6 +216,54 @@ func TestSignalsLeaveByOneDoor(t *testing.T) {
 		}
 	}
 	for what, n := range senders {
+		if found[what] == 0 {
+			t.Errorf("%s: %d are known, and none is there", what, n)
+		}
+	}
+}
+
+// acts are the calls by which a container may be acted on, by file. The first
+// two are a start's, of what it has just made; package stop asks for the
+// others after a look that proves.
+var acts = map[string]int{
+	"container/start.go ContainerCreate":   1,
+	"container/start.go ContainerStart":    1,
+	"container/engine.go ContainerKill":    1,
+	"container/engine.go ContainerUnpause": 1,
+	"container/engine.go ContainerRemove":  1,
+	"internal/stop/container.go Signal":    1,
+	"internal/stop/container.go Remove":    1,
+}
+
+func TestContainersAreActedOnByOneDoor(t *testing.T) {
+	asks := []string{"ContainerInspect", "ContainerList", "ContainerLogs", "ContainerWait"}
+	found := map[string]int{}
+	sources(t, func(dir, path string, file *ast.File, _ *token.FileSet) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			sel, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			name := sel.Sel.Name
+			cli, _ := sel.X.(*ast.Ident)
+			engines := strings.HasPrefix(name, "Container") && dir == "container" && cli != nil && cli.Name == "cli" && !slices.Contains(asks, name)
+			ours := name == "Signal" && len(call.Args) == 4 || name == "Remove" && len(call.Args) == 3
+			if engines || ours {
+				found[filepath.ToSlash(path)+" "+name]++
+			}
+			return true
+		})
+	})
+	for what, n := range found {
+		if acts[what] != n {
+			t.Errorf("%s: %d calls, %d are known", what, n, acts[what])
+		}
+	}
+	for what, n := range acts {
 		if found[what] == 0 {
 			t.Errorf("%s: %d are known, and none is there", what, n)
 		}

@@ -29,6 +29,7 @@ type Launch struct {
 
 	exited  chan struct{} // closed when the leader has ended and its status is known
 	state   *os.ProcessState
+	exit    *ledger.Exit // as the engine told it, of a container; before exited is closed
 	waitErr error
 	gone    chan struct{} // closed when the tree is proven gone and everything is freed
 

@@ -45,6 +45,8 @@ type LaunchInfo struct {
 	PIDs         []int             `json:"members"`   // pids of the proven members
 	Members      []Member          `json:"processes"` // the same, with what is known of each
 
+	Container *ContainerInfo `json:"container,omitempty"` // of a launch that is one
+
 	KeeperPID int      `json:"keeper_pid,omitempty"`
 	Exit      *Exit    `json:"exit,omitempty"` // the leader's end
 	Log       *LogInfo `json:"log,omitempty"`
@@ -103,6 +105,12 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 			break // they went with it
 		}
 		info.Dirs = append(info.Dirs, asset.Inside(a))
+	}
+	if r.Container != nil {
+		info.Container = containerInfo(r, s)
+		if s.Verdict == proof.Owned && !s.Container.Live {
+			info.State = string(ledger.Exited)
+		}
 	}
 	if s.Verdict != proof.Owned && r.State != ledger.Released && r.State != ledger.Ended {
 		info.State = s.Verdict.String()

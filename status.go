@@ -44,7 +44,10 @@ type Status struct {
 	Level      Level     `json:"level"`
 	Owner      OwnerInfo `json:"owner"`
 	Released   bool      `json:"released,omitempty"`
-	Log        *LogInfo  `json:"log,omitempty"`
+
+	Container *ContainerInfo `json:"container,omitempty"` // of a launch that is one
+
+	Log *LogInfo `json:"log,omitempty"`
 }
 
 // LogInfo is what can be told of a launch's log.
@@ -139,6 +142,7 @@ func (v visited) status(s *contain.Sighting) Status {
 	}
 	st.ExitLost = st.Exit == nil && r.Keeper != nil && v.kept == proof.No && s.Verdict != proof.Foreign
 	switch {
+	case r.Container != nil && st.container(r, s):
 	case s.Verdict == proof.Owned:
 		st.State = StateRunning
 		switch {

@@ -41,6 +41,9 @@ const (
 	LevelCgroup  Level = contain.CgroupL // everything in a cgroup of its own
 	LevelPIDNS   Level = contain.PIDNS   // everything in a PID namespace of its own
 	LevelJob     Level = contain.Job     // Windows job object
+
+	// LevelContainer is beside the order: a container engine sees the tree.
+	LevelContainer Level = ledger.ContainerLevel
 )
 
 // ParseLevel reads a level's name.

@@ -20,12 +20,13 @@ import (
 
 // Exit is how a launch's leader ended.
 type Exit struct {
-	Code   int    `json:"code"`             // -1 if a signal ended it
+	Code   int    `json:"code"`             // -1 if a signal ended it; a container's is what its engine says, 137 for KILL
 	Signal string `json:"signal,omitempty"` // KILL, SEGV, …
 
 	// OOM says that it ended by a KILL that no stop of ours sent, and that the
 	// kernel killed somebody for lack of memory in the leader's memory cgroup
-	// meanwhile: nearly always the leader, but the kernel does not say so.
+	// meanwhile: nearly always the leader, but the kernel does not say so. Of
+	// a container it is what its engine says.
 	OOM bool `json:"oom,omitempty"`
 }
 
@@ -33,7 +34,8 @@ type Exit struct {
 // memory".
 func (e Exit) String() string {
 	if e.OOM {
-		return "signal " + e.Signal + ", out of memory"
+		e.OOM = false
+		return e.String() + ", out of memory"
 	}
 	if e.Signal != "" {
 		return "signal " + e.Signal
@@ -76,7 +78,7 @@ func Wait(ctx context.Context, launch string, opt ListOptions) (Exit, error) {
 	w := &watch{dir: d, rec: v.rec, here: v.here}
 	defer w.close()
 	x, err := w.exit(ctx)
-	if err == nil && !v.rec.Linger || errors.Is(err, ErrStatusUnknown) {
+	if err == nil && !v.rec.Linger || errors.Is(err, ErrStatusUnknown) && v.rec.Container == nil {
 		err = errors.Join(err, w.end(ctx))
 	}
 	if err != nil {
@@ -180,6 +182,9 @@ func (w *watch) keeperLives() bool {
 
 // exit waits for the leader's end, and for its status to be known.
 func (w *watch) exit(ctx context.Context) (*ledger.Exit, error) {
+	if w.rec.Container != nil {
+		return w.containerExit(ctx)
+	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
@@ -248,6 +253,9 @@ func noteExit(d *ledger.Owner, rec *ledger.Record, x *ledger.Exit) {
 // it: the keeper, which ends with its launch, or the owner of a launch without
 // one.
 func (w *watch) end(ctx context.Context) error {
+	if w.rec.Container != nil {
+		return w.containerEnd(ctx)
+	}
 	if w.rec.Keeper != nil {
 		if w.keeper == nil {
 			return nil
@@ -315,6 +323,7 @@ func (l *Launch) learnExit(ctx context.Context, w *watch) {
 	}
 	switch {
 	case err == nil:
+		l.setExit(x)
 		l.exitedWith(x.Status)
 		return
 	case ctx.Err() != nil && !l.isGone():

@@ -76,15 +76,7 @@ var (
 // Judge decides. Only facts that are present count as asked; a fact that is
 // present with an Unknown answer could not be told and never helps.
 func Judge(evidence []Evidence) Finding {
-	asked := make(map[Fact]Answer, len(evidence))
-	for _, e := range evidence {
-		// Of two answers to one fact the less certain one counts.
-		if old, ok := asked[e.Fact]; ok && old != e.Holds {
-			asked[e.Fact] = Unknown
-			continue
-		}
-		asked[e.Fact] = e.Holds
-	}
+	asked := gathered(evidence)
 	is := func(f Fact, a Answer) bool { v, ok := asked[f]; return ok && v == a }
 	find := func(v Verdict, reason string) Finding {
 		return Finding{Verdict: v, Reason: reason, Evidence: evidence}
@@ -164,4 +156,18 @@ func Judge(evidence []Evidence) Finding {
 		}
 	}
 	return find(Unsure, "nothing was asked")
+}
+
+// gathered returns the answer to each fact that was asked. Of two answers to
+// one fact the less certain one counts.
+func gathered(evidence []Evidence) map[Fact]Answer {
+	asked := make(map[Fact]Answer, len(evidence))
+	for _, e := range evidence {
+		if old, ok := asked[e.Fact]; ok && old != e.Holds {
+			asked[e.Fact] = Unknown
+			continue
+		}
+		asked[e.Fact] = e.Holds
+	}
+	return asked
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/custody-project/custody/internal/engine"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/proof"
@@ -65,6 +66,9 @@ type Sighting struct {
 	Walked   bool // the process table was walked
 	Vanished bool // a candidate ended during the look: what it forked may be unseen
 	Copies   bool // only suspects keep it from being gone
+
+	Container *engine.Sight // of a launch that is a container
+	UnderWay  bool          // a container that the engine may still be making
 }
 
 // Close closes the handles of the members.
@@ -151,6 +155,8 @@ func (t *Tree) Look(deep bool) (*Sighting, error) {
 	case t.Rec.State == ledger.Ended:
 		// Proven gone before, and never looked for again.
 		l.s.Verdict, l.s.Reason = proof.Gone, "it has ended"
+	case t.Rec.Container != nil:
+		l.container()
 	case l.here():
 		l.find(deep)
 		l.conclude()
@@ -325,6 +331,10 @@ func (t *Tree) Judge(p *host.Process) (*Member, error) {
 			m.Proc.Close()
 		}
 	}()
+	if t.Rec.Container != nil {
+		// Its processes are the engine's; none is of the launch to us.
+		return &Member{Proc: p, Finding: proof.Finding{Verdict: proof.Foreign, Reason: "no fact ties it to the launch"}}, nil
+	}
 	if l.here() {
 		l.find(true)
 	}

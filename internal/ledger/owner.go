@@ -241,7 +241,7 @@ func (o *Owner) Write(r *Record) error {
 	if err != nil {
 		return fmt.Errorf("record %s: %w", r.ID, err)
 	}
-	if err := o.writeFile(r.ID.String()+".json", b, len(r.Assets) > 0); err != nil {
+	if err := o.writeFile(r.ID.String()+".json", b, len(r.Assets) > 0 || r.Container != nil); err != nil {
 		return fmt.Errorf("record %s: %w", r.ID, err)
 	}
 	return nil

@@ -129,6 +129,7 @@ type Record struct {
 	TreeNS      uint64           `json:"tree_namespace,omitempty"` // the launch's own PID namespace
 	Brand       uint64           `json:"brand,omitempty"`
 	Born        bool             `json:"branded_from_birth,omitempty"`
+	Container   *Container       `json:"container,omitempty"` // instead of all of these
 
 	PhasesSent int     `json:"phases_sent,omitempty"` // stop phases already begun
 	Exit       *Exit   `json:"exit,omitempty"`
@@ -223,8 +224,14 @@ func EncodeRecord(r *Record) ([]byte, error) {
 
 var (
 	states = map[State]bool{Intent: true, Running: true, Stopping: true, Exited: true, Released: true, Ended: true}
-	levels = map[string]bool{"": true, "process": true, "group": true, "lineage": true, "cgroup": true, "pidns": true, "job": true}
+	levels = map[string]bool{"": true, "process": true, "group": true, "lineage": true, "cgroup": true, "pidns": true, "job": true, ContainerLevel: true}
 )
+
+// Started reports whether something of the launch may have run.
+func (r *Record) Started() bool {
+	c := r.Container
+	return r.Leader != nil || c != nil && c.ID != "" && (r.State != Intent || r.Exit != nil)
+}
 
 func (r *Record) check() error {
 	switch {
@@ -242,7 +249,7 @@ func (r *Record) check() error {
 		return errors.New("no boot or PID namespace: nothing can be proven of it")
 	case r.UID < 0:
 		return fmt.Errorf("uid %d", r.UID)
-	case r.State != Intent && r.Leader == nil:
+	case r.State != Intent && r.Leader == nil && (r.Container == nil || r.Container.ID == ""):
 		return fmt.Errorf("state %s without a leader", r.State)
 	case len(r.Phases) == 0 || len(r.Phases) > 32 || len(r.DeathPhases) == 0 || len(r.DeathPhases) > 32:
 		return fmt.Errorf("%d phases and %d death phases: want 1 to 32", len(r.Phases), len(r.DeathPhases))
@@ -250,6 +257,9 @@ func (r *Record) check() error {
 		return fmt.Errorf("log of %d files of %d bytes", r.Log.Files, r.Log.MaxBytes)
 	case r.PhasesSent < 0:
 		return fmt.Errorf("phases_sent %d", r.PhasesSent)
+	}
+	if err := r.checkContainer(); err != nil {
+		return err
 	}
 	if err := CheckScope(r.Scope); err != nil {
 		return err

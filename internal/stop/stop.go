@@ -41,7 +41,7 @@ const (
 type Sent struct {
 	PID     int
 	Signal  syscall.Signal
-	Via     string // "handle", "group" or "cgroup"
+	Via     string // "handle", "group", "cgroup" or "engine"
 	Finding proof.Finding
 	Err     error // set if it was refused, by us or by the kernel
 }
@@ -177,6 +177,10 @@ func Run(ctx context.Context, tree *contain.Tree, phases []Phase, opt Options) R
 	var err error
 	if r.ours, err = host.Ancestors(); err != nil {
 		r.rep.Outcome, r.rep.Reason = Incomplete, fmt.Sprintf("can't tell our own ancestors: %v", err)
+		return *r.rep
+	}
+	if tree.Rec.Container != nil {
+		r.runContainer(ctx, phases)
 		return *r.rep
 	}
 	killed, over := false, false

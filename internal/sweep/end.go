@@ -260,6 +260,11 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, opt Options) error
 		rec = r
 	}
 	crash.Here("stopped")
+	if rec.Container != nil {
+		if err := freeContainer(d, rec, res); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	assets := rec.Assets
 	if rec.State == ledger.Released {
@@ -301,7 +306,7 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, opt Options) error
 // endRecord ends a record. That of a launch that outlives its owner stays, as
 // ended: somebody may still ask how it ended, and what it said.
 func endRecord(d *ledger.Owner, rec *ledger.Record, opt Options, res *Result) error {
-	if rec.OnOwnerDeath != ledger.Survive || rec.Leader == nil || rec.State == ledger.Released || opt.Failed {
+	if rec.OnOwnerDeath != ledger.Survive || !rec.Started() || rec.State == ledger.Released || opt.Failed {
 		return d.Remove(rec.ID)
 	}
 	err := d.Update(rec.ID, func(r *ledger.Record) {

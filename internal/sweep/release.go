@@ -22,7 +22,7 @@ func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
 	defer release()
 	var assets []ledger.Asset
 	err = d.Update(id, func(r *ledger.Record) {
-		if r.Leader == nil {
+		if !r.Started() {
 			return
 		}
 		// They stay in the record, for an Adopt to find them again.

@@ -210,7 +210,7 @@ func (o *deadOwner) end(ctx context.Context, store *ledger.Store, here host.Plac
 			if unsettled(r, req) {
 				time.Sleep(settling)
 			}
-			if r.OnOwnerDeath == ledger.Survive {
+			if r.OnOwnerDeath == ledger.Survive && r.Container == nil {
 				results[i] = survivor(ctx, d, r, here, req)
 				return
 			}
@@ -297,6 +297,9 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	}
 	tree := contain.Of(r, here, shared)
 	tree.DeathTicks = req.DeathTicks
+	if r.Container != nil {
+		return triageContainer(r, tree, released, req)
+	}
 	// Where the leader lives there is nothing to decide, and End looks anyway.
 	if !released && !req.DryRun && tree.LeaderLives() {
 		if res.Verdict = proof.Owned; r.OnOwnerDeath == ledger.Survive {
@@ -430,7 +433,7 @@ const settling = 200 * time.Millisecond
 // launch yet: its owner died in the very moment of the fork.
 func unsettled(r *ledger.Record, req Request) bool {
 	const tick = 10 * time.Millisecond
-	return r.State == ledger.Intent && r.Leader == nil &&
+	return r.State == ledger.Intent && r.Leader == nil && r.Container == nil &&
 		host.StartNow() < max(r.IntentTicks, req.DeathTicks)+uint64(settling/tick)
 }
 

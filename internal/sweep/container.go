@@ -1,0 +1,73 @@
+package sweep
+
+import (
+	"context"
+	"time"
+
+	"github.com/custody-project/custody/internal/contain"
+	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/stop"
+	"github.com/custody-project/custody/proof"
+)
+
+// Launches that are containers. An engine keeps one whose processes have ended
+// until it is removed, so nothing of such a launch is gone before that, and
+// the end is always End's work.
+
+// triageContainer decides about the record of a dead owner's container from
+// one look. It reports false if the launch must be ended.
+func triageContainer(r *ledger.Record, tree *contain.Tree, released bool, req Request) (Result, bool) {
+	res := Result{ID: r.ID, Name: r.Name}
+	s, err := tree.Look(false)
+	if err != nil {
+		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+		return res, true
+	}
+	res.Verdict, res.Reason = s.Verdict, s.Reason
+	switch {
+	case released && s.Verdict != proof.Gone:
+		res.Verdict, res.Outcome, res.Reason = proof.Foreign, Released, "released from custody"
+		return res, true
+	case s.Verdict == proof.Foreign:
+		res.Outcome = string(stop.Foreign)
+		return res, true
+	case s.Verdict == proof.Unsure && !s.UnderWay:
+		res.Outcome = string(stop.Incomplete)
+		return res, true
+	case s.Verdict == proof.Owned && s.Container.Live && r.OnOwnerDeath == ledger.Survive:
+		res.Outcome = Survives
+		return res, true
+	case req.DryRun:
+		res.Outcome = map[proof.Verdict]string{proof.Owned: WouldStop, proof.Gone: WouldFree}[s.Verdict]
+		if res.Outcome == "" {
+			res.Outcome = string(stop.Incomplete)
+		}
+		return res, true
+	}
+	return res, false
+}
+
+// freeContainer removes the container of a launch that has ended, and keeps in
+// the record how it ended. A released one is not ours to remove.
+func freeContainer(d *ledger.Owner, rec *ledger.Record, res *Result) error {
+	if rec.State == ledger.Released {
+		return nil
+	}
+	here, err := host.Here()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	removed, err := stop.RemoveContainer(ctx, contain.Of(rec, here, nil), func(e *ledger.Exit) {
+		if rec.Exit == nil {
+			rec.Exit = e
+			d.Update(rec.ID, func(r *ledger.Record) { r.Exit = e })
+		}
+	})
+	if removed {
+		res.Freed = append(res.Freed, "container "+rec.Container.Name)
+	}
+	return err
+}
