@@ -55,6 +55,24 @@ type Spec struct {
 	Hook        func(context.Context) error
 	HookTimeout time.Duration
 
+	// StopHook, if set, is a command that ends what the launch has other
+	// services begin: a container, a job. Such work is no part of the tree and
+	// gets no signal. The hook is recorded with the launch, so it runs whoever
+	// ends it: once, before the first phase of a stop, or when the tree is
+	// found gone, or after the KILL where nothing else was asked for; at a
+	// sweep after the owner's death as well. It is not run for a start that
+	// failed, nor after a release. If who runs it dies meanwhile, that is
+	// reported as unknown, and it is not run again. Its failure stops nothing;
+	// StopResult.StopHook tells it.
+	//
+	// It is no shell's command line. It runs in / with no input and with PATH,
+	// HOME, USER, LANG and the user's bus of whoever ends the launch, and
+	// CUSTODY_HOOK_LAUNCH, _SCOPE, _NAME and _EXIT (the leader's exit code or
+	// signal, empty while it lives). What it leaves behind when it ends may be
+	// ended with the tree. StopHookTimeout bounds it (0 means 10 s).
+	StopHook        []string
+	StopHookTimeout time.Duration
+
 	// OnOwnerDeath says what becomes of the launch if the owner dies; empty
 	// means Kill. Survive needs Kept.
 	OnOwnerDeath OnOwnerDeath

@@ -66,6 +66,10 @@ var steps = map[string][]string{
 	"after-free":       {"d/owner", "k/keeper", "d/sweeper"},
 	"before-end":       {"d/owner", "k/owner", "d/watchdog", "k/keeper", "d/sweeper"},
 	"after-end":        {"d/owner", "d/watchdog", "d/sweeper"},
+	"hook-begun":       {"d/owner", "k/owner", "d/watchdog", "k/keeper", "d/sweeper"},
+	"hook-forked":      {"d/owner", "d/watchdog", "k/keeper", "d/sweeper"},
+	"hook-over":        {"d/owner", "d/watchdog", "k/keeper", "d/sweeper"},
+	"hook-recorded":    {"d/owner", "d/watchdog", "k/keeper", "d/sweeper"},
 	"before-owner-end": {"d/watchdog", "k/keeper", "d/sweeper"},
 	"owner-old":        {"d/owner", "d/watchdog", "d/sweeper"},
 
@@ -177,6 +181,8 @@ func crashAt(t *testing.T, step, role string, kept bool, strangerPID int) {
 	if step == "after-port" {
 		o.Port = freePort(t)
 	}
+	hooked := filepath.Join(base, "hooked")
+	o.Hook = []string{"/bin/sh", "-c", "echo run >>" + hooked}
 	if role != "owner" && !(role == "keeper" && slices.Contains(atStart, step)) {
 		o.End = "kill"
 	}
@@ -227,6 +233,7 @@ func crashAt(t *testing.T, step, role string, kept bool, strangerPID int) {
 	if left := alive(t, pids); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
+	expectHook(t, step, hooked, rep)
 	expectEmpty(t, tmp)
 	begun := !slices.Contains([]string{"owner-new", "owner-made", "before-intent", "after-intent", "after-name", "after-port", "unmarked-dir"}, step)
 	if step == "half-written" && role == "owner" {
@@ -280,6 +287,41 @@ func TestSweepDuringKeptStart(t *testing.T) {
 			until(t, "nothing is left", func() bool { return len(orphans(t)) == 0 && len(alive(t, pids)) == 0 })
 			expectEmpty(t, filepath.Join(state, "test"))
 		})
+	}
+}
+
+// expectHook expects the stop hook to have run once at most, and where that
+// can't be told somebody to have been told.
+func expectHook(t *testing.T, step, hooked string, rep custody.SweepReport) {
+	t.Helper()
+	b, _ := os.ReadFile(hooked)
+	runs := strings.Count(string(b), "run")
+	if runs > 1 {
+		t.Errorf("the stop hook ran %d times", runs)
+	}
+	var told string
+	for _, l := range rep.Launches {
+		if l.StopHook != nil {
+			told = l.StopHook.State
+		}
+	}
+	switch step {
+	case "hook-begun", "hook-forked", "hook-over":
+		// A helper that found it may have ended the record before the sweep.
+		if told != custody.StopHookUnknown && len(rep.Launches) > 0 {
+			t.Errorf("the stop hook is %q, nobody can tell", told)
+		}
+		if step == "hook-begun" && runs != 0 {
+			t.Error("it ran although its runner had died before")
+		}
+	case "hook-recorded":
+		if runs != 1 || told != custody.StopHookDone && len(rep.Launches) > 0 {
+			t.Errorf("the stop hook ran %d times and is %q", runs, told)
+		}
+	case "phase-begun", "phase-signalled", "phase-over", "stopped", "before-free", "half-free", "unmarked", "after-free", "before-end", "after-end":
+		if runs != 1 {
+			t.Errorf("the stop hook ran %d times", runs)
+		}
 	}
 }
 

@@ -47,12 +47,13 @@ type LaunchInfo struct {
 
 	Container *ContainerInfo `json:"container,omitempty"` // of a launch that is one
 
-	KeeperPID int      `json:"keeper_pid,omitempty"`
-	Exit      *Exit    `json:"exit,omitempty"` // the leader's end
-	Log       *LogInfo `json:"log,omitempty"`
-	Verdict   Verdict  `json:"verdict"`
-	Reason    string   `json:"reason"`
-	Suspects  []Member `json:"suspects,omitempty"` // tied to the launch, but not proven
+	KeeperPID int       `json:"keeper_pid,omitempty"`
+	Exit      *Exit     `json:"exit,omitempty"` // the leader's end
+	Log       *LogInfo  `json:"log,omitempty"`
+	StopHook  *StopHook `json:"stop_hook"` // null: none, so what other services do for it is not ended with it
+	Verdict   Verdict   `json:"verdict"`
+	Reason    string    `json:"reason"`
+	Suspects  []Member  `json:"suspects,omitempty"` // tied to the launch, but not proven
 }
 
 // Listing is what List found.
@@ -90,7 +91,7 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 	for i, m := range info.Members {
 		info.PIDs[i] = m.PID
 	}
-	info.Exit, info.Log = exitOf(r.Exit), v.logInfo()
+	info.Exit, info.Log, info.StopHook = exitOf(r.Exit), v.logInfo(), stopHook(r.StopHook)
 	if info.Labels == nil {
 		info.Labels = map[string]string{}
 	}

@@ -39,6 +39,7 @@ type order struct {
 	Scope   bool   // in a scope unit
 	Survive bool
 	Ports   []int
+	Hook    []string
 }
 
 func TestMain(m *testing.M) {
@@ -101,6 +102,7 @@ func playOwner(o order) {
 	if o.Port != 0 {
 		c.Ports = []int{o.Port}
 	}
+	c.StopHook = o.Hook
 	if o.Survive {
 		c.OnOwnerDeath = custody.Survive
 	}

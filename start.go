@@ -194,6 +194,11 @@ func (o *Owner) plan(a startArgs) (*ledger.Record, error) {
 	if err := checkLabels(s.Labels); err != nil {
 		return nil, err
 	}
+	hook, err := planHook(s.StopHook, s.StopHookTimeout)
+	if err != nil {
+		return nil, err
+	}
+	rec.StopHook = hook
 	asked := contain.AskedOf(a.attr)
 	if asked.UID >= 0 {
 		rec.UID = asked.UID

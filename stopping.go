@@ -2,6 +2,7 @@ package custody
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -185,6 +186,9 @@ func (l *Launch) finished(res StopResult) {
 		delete(l.o.launches, l.rec.ID)
 		l.o.mu.Unlock()
 		l.letGo()
+	}
+	if h := res.StopHook; first && h != nil && (h.State == StopHookFailed || h.State == StopHookUnknown) {
+		l.o.event(Event{Kind: HookFailed, Launch: l.rec.ID, Name: l.rec.Name, Err: errors.New("stop hook " + h.String())})
 	}
 	if first || res.Outcome != string(stop.Gone) {
 		l.o.event(Event{Kind: kind, Launch: l.rec.ID, Name: l.rec.Name})

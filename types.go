@@ -128,11 +128,12 @@ type StopResult struct {
 	Signals   []Sent     `json:"signals"`   // in the order in which they were sent
 	Survivors []Survivor `json:"survivors"`
 	Freed     []string   `json:"freed"`
+	StopHook  *StopHook  `json:"stop_hook,omitempty"` // nil: none was recorded, or it was not its turn
 }
 
 func stopResult(r sweep.Result) StopResult {
 	out := StopResult{ID: r.ID, Name: r.Name, Verdict: r.Verdict, Outcome: r.Outcome, Reason: r.Reason,
-		Signalled: []int{}, Signals: []Sent{}, Survivors: []Survivor{}, Freed: append([]string{}, r.Freed...)}
+		Signalled: []int{}, Signals: []Sent{}, Survivors: []Survivor{}, Freed: append([]string{}, r.Freed...), StopHook: stopHook(r.Hook)}
 	for _, s := range r.Sent {
 		if s.Err == nil {
 			out.Signals = append(out.Signals, Sent{s.PID, stop.SignalName(s.Signal), s.Via})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/custody-project/custody"
 	"github.com/spf13/cobra"
@@ -24,6 +25,8 @@ type launchFlags struct {
 	ownDirs  []string
 	ports    []int
 	replace  bool
+	hook     string
+	hookTime time.Duration
 	verbose  bool
 }
 
@@ -39,6 +42,8 @@ func (f *launchFlags) add(c *cobra.Command) {
 	fl.StringArrayVar(&f.ownDirs, "own-dir", nil, "take this `DIRECTORY` into custody: it is deleted with the tree")
 	fl.IntSliceVar(&f.ports, "port", nil, "reserve this TCP `PORT`; refuse to run if somebody holds it")
 	fl.BoolVar(&f.replace, "replace", false, "stop the launch that holds the name first, and wait until it and its ports are gone")
+	fl.StringVar(&f.hook, "stop-hook", "", "run this `COMMAND` once when the launch ends, to end what other services do for it; quoted as for a shell, or a JSON array")
+	fl.DurationVar(&f.hookTime, "stop-hook-timeout", 10*time.Second, "kill the stop hook after this time")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "tell on standard error what happens")
 }
 
@@ -78,6 +83,10 @@ func (f *launchFlags) spec() (custody.Spec, error) {
 		}
 		spec.Labels[k] = v
 	}
+	if spec.StopHook, err = splitCommand(f.hook); err != nil {
+		return spec, fmt.Errorf("stop-hook %q: %w", f.hook, err)
+	}
+	spec.StopHookTimeout = f.hookTime
 	return spec, nil
 }
 

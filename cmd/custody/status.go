@@ -55,6 +55,11 @@ func (s *screen) status(st custody.Status) {
 		line += s.faint(" pid " + number(st.PID) + ", " + count(len(st.PIDs), "member", "members") + ", level " + string(st.Level))
 	}
 	s.printf("%s\n", line)
+	if h := st.StopHook; h != nil {
+		s.printf("  stop hook %s: %s\n", shownText(shownCommand(h.Command)), shownText(h.String()))
+	} else if st.State == custody.StateRunning {
+		s.printf("  %s\n", s.faint("no stop hook: what other services do for it does not end with it"))
+	}
 	if l := st.Log; l != nil {
 		s.printf("  log %s\n", shownText(l.Path))
 		if l.Lost > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/custody-project/custody"
@@ -97,6 +98,9 @@ func (s *screen) stopped(r custody.StopResult) {
 		}
 		s.printf("  process %d %s: %s\n", v.PID, verb, shownText(v.Why))
 	}
+	if h := r.StopHook; h != nil {
+		s.printf("  stop hook %s: %s\n", shownText(shownCommand(h.Command)), shownText(hookText(r)))
+	}
 	for _, f := range r.Freed {
 		verb := "freed"
 		if r.Outcome == "would-stop" || r.Outcome == "would-free" {
@@ -104,6 +108,23 @@ func (s *screen) stopped(r custody.StopResult) {
 		}
 		s.printf("  %s %s\n", verb, shownText(f))
 	}
+}
+
+// hookText says what came of a stop hook, with the last line that it printed if
+// it failed.
+func hookText(r custody.StopResult) string {
+	h := r.StopHook
+	if h.State == custody.StopHookPending && (r.Outcome == "would-stop" || r.Outcome == "would-free") {
+		return "would be run"
+	}
+	t := h.String()
+	if h.State == custody.StopHookFailed {
+		lines := strings.Split(strings.TrimSpace(h.Output), "\n")
+		if last := lines[len(lines)-1]; last != "" {
+			t += "; it said: " + last
+		}
+	}
+	return t
 }
 
 func (s *screen) outcomeLine(r custody.StopResult) string {

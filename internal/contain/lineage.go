@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/custody-project/custody/internal/host"
+	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -85,8 +86,8 @@ func (l *look) descend(p *host.Process) bool {
 	return all
 }
 
-func (l *look) parentFacts(e *gather, _ *host.Process, row host.Row) {
-	if l.keeper != nil && row.PPID == l.keeper.PID() {
+func (l *look) parentFacts(e *gather, p *host.Process, row host.Row) {
+	if l.keeper != nil && row.PPID == l.keeper.PID() && !l.isHook(p) {
 		// The row was read before this look at the keeper: if its number
 		// still means the keeper now, it did when it was our parent.
 		e.add(proof.Keeper, "/proc/PID/stat field 4, and the keeper's handle", still(l.keeper))
@@ -94,6 +95,13 @@ func (l *look) parentFacts(e *gather, _ *host.Process, row host.Row) {
 	if m := l.marks[row.PPID]; m != nil {
 		e.add(proof.Parent, "/proc/PID/stat field 4, and the parent's handle", still(m.Proc))
 	}
+}
+
+// isHook reports whether p is the launch's stop hook: the keeper's child where
+// the keeper runs it, and no member.
+func (l *look) isHook(p *host.Process) bool {
+	h := l.Rec.StopHook
+	return h != nil && h.State == ledger.HookBegun && h.Process != nil && p.Is(*h.Process)
 }
 
 func (l *look) brandFacts(e *gather, p *host.Process, _ host.Row) {

@@ -47,6 +47,7 @@ type spec struct {
 	WaitDelay   time.Duration
 	HookFile    string // the hook makes this file
 	StandardCmd bool   // start an exec.Cmd
+	StopHook    []string
 }
 
 // request asks for one thing, answer tells what came of it.
@@ -248,7 +249,7 @@ func (s *ownerState) start(sp spec, a *answer) {
 	l := &ownedLaunch{seen: make(chan struct{})}
 	cs := custody.Spec{Name: sp.Name, WaitName: sp.WaitName, Kept: sp.Kept, TempDirs: sp.TempDirs, OwnDirs: sp.OwnDirs,
 		OnOwnerDeath: map[bool]custody.OnOwnerDeath{true: custody.Survive}[sp.Survive],
-		Linger:       sp.Linger, Require: custody.Level(sp.Require), Phases: phasesOf(sp.Phases)}
+		Linger:       sp.Linger, Require: custody.Level(sp.Require), Phases: phasesOf(sp.Phases), StopHook: sp.StopHook}
 	if sp.HookFile != "" {
 		cs.Hook = func(context.Context) error { return os.WriteFile(sp.HookFile, []byte("bye"), 0o600) }
 	}

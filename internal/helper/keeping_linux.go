@@ -92,6 +92,10 @@ func (k *kept) reapOne() bool {
 		return false
 	}
 	pid := int(info.pid)
+	if k.awaited(pid) {
+		time.Sleep(time.Millisecond) // somebody collects it right now
+		return true
+	}
 	switch info.code {
 	case cldStopped, cldContinued:
 		// Consume the state change, then tell.
@@ -114,6 +118,31 @@ func (k *kept) reapOne() bool {
 		k.leaderEnded(uint32(ws))
 	}
 	return true
+}
+
+// fork starts a child that somebody else than reap collects: the stop hook.
+func (k *kept) fork(start func() (int, error)) (done func(), err error) {
+	k.forking.Lock() // no end is looked at between its fork and its being known
+	defer k.forking.Unlock()
+	pid, err := start()
+	if err != nil {
+		return nil, err
+	}
+	if k.hooks == nil {
+		k.hooks = map[int]bool{}
+	}
+	k.hooks[pid] = true
+	return func() {
+		k.forking.Lock()
+		defer k.forking.Unlock()
+		delete(k.hooks, pid)
+	}, nil
+}
+
+func (k *kept) awaited(pid int) bool {
+	k.forking.Lock()
+	defer k.forking.Unlock()
+	return k.hooks[pid]
 }
 
 // leaderEnded tells the leader's end, once. In a PID namespace its init told
@@ -239,7 +268,7 @@ func (k *kept) end(death bool) int {
 	}
 	for {
 		res := sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{
-			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec, Exit: k.exit, OwnerDead: ownerDead,
+			Death: death, DeathTicks: k.deathTicks(death), Hurry: k.hurry, Now: k.now, Known: k.rec, Exit: k.exit, Fork: k.fork, OwnerDead: ownerDead,
 		})
 		k.send(Event{Type: "ended", Result: &res})
 		if res.Outcome == sweep.Released {
@@ -299,7 +328,7 @@ func (k *kept) released() bool {
 	}
 	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
 		defer store.Close()
-		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true})
+		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true, Fork: k.fork})
 	}
 	return true
 }
@@ -327,6 +356,6 @@ func (k *kept) sweepOwner(death bool) {
 	}
 	if store, err := ledger.OpenStoreOf(k.dir); err == nil {
 		defer store.Close()
-		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true, DeathTicks: k.death})
+		sweep.Sweep(context.Background(), store, k.here, sweep.Request{Scope: k.dir.Scope, Owner: k.dir.ID, Busy: true, Fork: k.fork, DeathTicks: k.death})
 	}
 }

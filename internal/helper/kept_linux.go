@@ -41,6 +41,9 @@ type kept struct {
 	sendErr error
 	told    sync.Once
 
+	forking sync.Mutex
+	hooks   map[int]bool // children that reap leaves alone
+
 	exited    chan uint32   // the leader's wait status, once
 	ownerDead chan struct{} // closed when the owner has died
 	child     chan struct{} // a child ended
@@ -158,7 +161,7 @@ func (k *kept) begin() error {
 		// User code runs and can't be written down: it must not stay. What we
 		// know of it is enough to stop it, whatever became of the record.
 		release()
-		sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{Death: true, Keep: true, Known: k.rec})
+		sweep.End(context.Background(), k.dir, k.spec.ID, k.here, sweep.Options{Death: true, Keep: true, Known: k.rec, Fork: k.fork})
 		return err
 	}
 	release()

@@ -89,6 +89,50 @@ type Log struct {
 	Files    int   `json:"files"`     // the newest one included
 }
 
+// StopHook is a command that ends what the launch has had another service
+// begin: such work descends from the service and is not ended by signals. It is
+// run once at most, and its state says how far that came.
+type StopHook struct {
+	Command []string      `json:"command"`    // argument list, the program by its absolute path
+	Timeout time.Duration `json:"timeout_ns"` // after it the hook is killed
+	State   HookState     `json:"hook_state"`
+
+	Process *proof.Identity `json:"process,omitempty"` // of the hook, once begun: it is no member
+	Code    int             `json:"code,omitempty"`    // -1 if a signal ended it
+	Signal  string          `json:"signal,omitempty"`
+	Reason  string          `json:"reason,omitempty"` // why it failed, or can't be known
+	Output  string          `json:"output,omitempty"` // the end of what it printed
+}
+
+// HookState is how far a stop hook came.
+type HookState string
+
+const (
+	HookPending HookState = "pending" // not run yet
+	HookBegun   HookState = "begun"   // written before it runs
+	HookDone    HookState = "done"    // it ended with 0
+	HookFailed  HookState = "failed"  // it could not be run, was killed, or ended otherwise
+	HookUnknown HookState = "unknown" // who ran it died before its end could be written
+)
+
+var hookStates = map[HookState]bool{HookPending: true, HookBegun: true, HookDone: true, HookFailed: true, HookUnknown: true}
+
+func (h *StopHook) check() error {
+	switch {
+	case h == nil:
+		return nil
+	case len(h.Command) == 0 || !filepath.IsAbs(h.Command[0]):
+		return errors.New("stop hook without a program's absolute path")
+	case h.Timeout <= 0 || h.Timeout > 24*time.Hour:
+		return fmt.Errorf("stop hook with a timeout of %v: want more than none, and at most a day", h.Timeout)
+	case !hookStates[h.State]:
+		return fmt.Errorf("stop hook in state %q: unknown", h.State)
+	case h.Process != nil:
+		return h.Process.Valid()
+	}
+	return nil
+}
+
 // Exit is the leader's end.
 type Exit struct {
 	Code   int    `json:"code"`             // -1 if a signal ended it
@@ -136,6 +180,8 @@ type Record struct {
 	Assets     []Asset `json:"assets,omitempty"`
 	Ports      []int   `json:"ports,omitempty"` // TCP, reserved until the record has ended
 	Log        *Log    `json:"log,omitempty"`
+
+	StopHook *StopHook `json:"stop_hook,omitempty"`
 
 	TakenBy proof.ID  `json:"taken_by,omitzero"` // the owner that is taking the launch over
 	EndedAt time.Time `json:"ended_at,omitzero"` // when it was proven gone
@@ -259,6 +305,9 @@ func (r *Record) check() error {
 		return fmt.Errorf("phases_sent %d", r.PhasesSent)
 	}
 	if err := r.checkContainer(); err != nil {
+		return err
+	}
+	if err := r.StopHook.check(); err != nil {
 		return err
 	}
 	if err := CheckScope(r.Scope); err != nil {

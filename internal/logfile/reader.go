@@ -183,12 +183,7 @@ func (r *reader) next(ctx context.Context) (bool, error) {
 	switch {
 	case i+1 == len(s.files):
 		return false, nil // the next is being made, or the log was deleted
-	case whole:
-		// What it got after it was read to the end, it got before it was sealed.
-		if n, err := r.drain(ctx); n > 0 || err != nil {
-			return n > 0, err
-		}
-	default:
+	case !whole:
 		if err := r.gap(s, s.start(i+1)-r.from-r.off); err != nil {
 			return false, err
 		}

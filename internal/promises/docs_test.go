@@ -143,7 +143,7 @@ func TestRecordsPage(t *testing.T) {
 		}
 	}
 	check("A launch", reflect.TypeFor[ledger.Record](), reflect.TypeFor[ledger.Phase](), reflect.TypeFor[ledger.Asset](),
-		reflect.TypeFor[ledger.Cgroup](), reflect.TypeFor[ledger.Exit](), reflect.TypeFor[ledger.Container]())
+		reflect.TypeFor[ledger.Cgroup](), reflect.TypeFor[ledger.Exit](), reflect.TypeFor[ledger.Container](), reflect.TypeFor[ledger.Log](), reflect.TypeFor[ledger.StopHook]())
 	check("An identity", reflect.TypeFor[proof.Identity]())
 	check("An owner", reflect.TypeFor[ledger.OwnerRecord]())
 }

@@ -30,6 +30,7 @@ type Result struct {
 	Sent      []stop.Sent
 	Survivors []stop.Survivor
 	Freed     []string
+	Hook      *ledger.StopHook // the recorded stop hook, and what came of it
 }
 
 // Outcomes besides those of package stop.
@@ -58,6 +59,10 @@ type Options struct {
 	Told       func(stop.Progress)
 	Hurry      <-chan struct{}
 	Now        <-chan struct{} // closed: straight to KILL
+
+	// Fork, if not nil, forks a stop hook by calling start. Who collects every
+	// child of this process leaves the hook alone until done is called.
+	Fork Fork
 
 	// OwnerDead is closed when the launch's owner dies: from then on no phase
 	// is waited in longer than the first death phase would be.
@@ -121,6 +126,10 @@ func end(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, opt
 	}
 	tree := contain.Of(rec, here, nil)
 	tree.DeathTicks = opt.DeathTicks
+	if gentle(opt) && judged(tree) {
+		// What can't be recorded is tried again when the tree is gone.
+		runHook(d, rec, &res, opt.Fork, opt.Now)
+	}
 	rep := run(ctx, d, rec, tree, opt)
 	res.Verdict, res.Outcome, res.Reason = rep.Verdict, string(rep.Outcome), rep.Reason
 	res.Sent, res.Survivors = rep.Sent, rep.Survivors
@@ -150,6 +159,9 @@ func hold(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place, kn
 	if rec != nil {
 		for _, p := range append(append([]ledger.Phase{}, rec.Phases...), rec.DeathPhases...) {
 			patience += p.Wait
+		}
+		if rec.StopHook != nil {
+			patience += rec.StopHook.Timeout
 		}
 	}
 	for end := time.Now().Add(patience); ; {
@@ -248,8 +260,8 @@ func patience(opt Options, rec *ledger.Record, done <-chan struct{}) <-chan stru
 
 // Conclude frees what a launch owned whose tree is proven gone, and ends its
 // record. The caller holds the launch's stop lock.
-func conclude(d *ledger.Owner, rec *ledger.Record, res *Result) error {
-	return settle(d, rec, res, Options{})
+func conclude(d *ledger.Owner, rec *ledger.Record, res *Result, fork Fork) error {
+	return settle(d, rec, res, Options{Fork: fork})
 }
 
 // settle is conclude, also for a launch whose start failed. A user's own
@@ -260,6 +272,11 @@ func settle(d *ledger.Owner, rec *ledger.Record, res *Result, opt Options) error
 		rec = r
 	}
 	crash.Here("stopped")
+	if rec.State != ledger.Released && !opt.Failed {
+		if err := runHook(d, rec, res, opt.Fork, nil); err != nil {
+			return err
+		}
+	}
 	if rec.Container != nil {
 		if err := freeContainer(d, rec, res); err != nil {
 			return err
@@ -315,6 +332,9 @@ func endRecord(d *ledger.Owner, rec *ledger.Record, opt Options, res *Result) er
 			r.Exit = opt.Exit
 		}
 		r.Assets, r.Cgroup, r.Members = nil, nil, nil
+		if res.Hook != nil {
+			r.StopHook = res.Hook
+		}
 	})
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -26,6 +26,7 @@ type Request struct {
 	DryRun     bool
 	Busy       bool   // leave an owner that another process is sweeping to it
 	DeathTicks uint64 // boot clock at the owner's death, where it was seen
+	Fork       Fork   // as in Options
 	Event      func(proof.ID, stop.Sent)
 	Told       func(proof.ID, stop.Progress)
 }
@@ -214,7 +215,7 @@ func (o *deadOwner) end(ctx context.Context, store *ledger.Store, here host.Plac
 				results[i] = survivor(ctx, d, r, here, req)
 				return
 			}
-			opt := Options{Death: true, DeathTicks: req.DeathTicks, Known: r}
+			opt := Options{Death: true, DeathTicks: req.DeathTicks, Known: r, Fork: req.Fork}
 			if req.Event != nil {
 				opt.Event = func(s stop.Sent) { req.Event(r.ID, s) }
 			}
@@ -333,6 +334,7 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 		if res.Outcome == "" {
 			res.Outcome = string(stop.Incomplete)
 		}
+		res.Hook = r.StopHook
 		for _, a := range r.Assets {
 			res.Freed = append(res.Freed, asset.Inside(a))
 		}
@@ -362,7 +364,7 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 		if lead := r.Leader; lead != nil && tree.Recycled() {
 			res.Reason = "pid reused"
 		}
-		if err := conclude(d, r, &res); err != nil {
+		if err := conclude(d, r, &res, req.Fork); err != nil {
 			res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
 		}
 		return res, true

@@ -17,7 +17,8 @@ func init() { register("broker", broker) }
 // request and reply travel as JSON, one value each way and, after a start, a
 // second reply when the job ends.
 type request struct {
-	Do    string `json:"do"` // start or stop
+	Do    string `json:"do"`             // start or stop
+	Name  string `json:"name,omitempty"` // of the job, as the client calls it
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
 }
@@ -36,6 +37,7 @@ type service struct {
 	log  string
 	mu   sync.Mutex // of jobs, so that none is collected while it is signalled
 	jobs map[request]*exec.Cmd
+	name map[string]request
 }
 
 func broker(p *proc) {
@@ -44,7 +46,7 @@ func broker(p *proc) {
 	p.parse()
 	l, err := net.Listen("unix", *sock)
 	p.must(err)
-	s := &service{proc: p, log: *log, jobs: map[request]*exec.Cmd{}}
+	s := &service{proc: p, log: *log, jobs: map[request]*exec.Cmd{}, name: map[string]request{}}
 	p.announce()
 	for {
 		c, err := l.Accept()
@@ -61,7 +63,13 @@ func (s *service) serve(c net.Conn) {
 	}
 	answer := json.NewEncoder(c)
 	if r.Do == "stop" {
-		answer.Encode(s.stopJob(request{PID: r.PID, Start: r.Start}))
+		key := request{PID: r.PID, Start: r.Start}
+		if r.Name != "" {
+			s.mu.Lock()
+			key = s.name[r.Name]
+			s.mu.Unlock()
+		}
+		answer.Encode(s.stopJob(key))
 		return
 	}
 	job := s.spawn(child{role: "job", session: true})
@@ -69,6 +77,9 @@ func (s *service) serve(c net.Conn) {
 	key := request{PID: who.PID, Start: who.Start}
 	s.mu.Lock()
 	s.jobs[key] = job
+	if r.Name != "" {
+		s.name[r.Name] = key
+	}
 	s.mu.Unlock()
 	s.note("START", key)
 	answer.Encode(reply{PID: who.PID, Start: who.Start, Inode: who.Inode})

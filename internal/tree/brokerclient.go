@@ -16,8 +16,13 @@ func init() { register("broker-client", brokerClient) }
 func brokerClient(p *proc) {
 	sock := p.String("sock", "", "unix socket of the broker")
 	stop := p.String("stop", "", "PID:TICKS of a job to stop, instead of starting one")
+	name := p.String("name", "", "name for the job, by which it can be stopped too")
+	stopName := p.String("stop-name", "", "name of a job to stop, instead of starting one")
 	p.parse()
-	r := request{Do: "start"}
+	r := request{Do: "start", Name: *name}
+	if *stopName != "" {
+		r = request{Do: "stop", Name: *stopName}
+	}
 	if *stop != "" {
 		r.Do = "stop"
 		if _, err := fmt.Sscanf(*stop, "%d:%d", &r.PID, &r.Start); err != nil {
