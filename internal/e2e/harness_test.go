@@ -432,6 +432,9 @@ func (l *started) sweptIn(rep custody.SweepReport) {
 			if r.Outcome != "gone" {
 				l.c.r.t.Errorf("sweep: %+v", r)
 			}
+			if h := r.StopHook; h != nil && h.State != custody.StopHookDone {
+				l.c.r.t.Errorf("stop hook %s: it said %q", h, h.Output)
+			}
 			return
 		}
 	}
