@@ -60,7 +60,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 		}
 	}
 	add("Own:", runCommand(), startCommand(), stopCommand(), waitCommand(), releaseCommand(), adoptCommand(), forgetCommand())
-	add("See:", lsCommand(), statusCommand(), treeCommand(), explainCommand())
+	add("See:", lsCommand(), statusCommand(), logsCommand(), treeCommand(), explainCommand())
 	add("Care:", sweepCommand(), doctorCommand())
 	add("Learn:", demoCommand(), versionCommand(), manCommand())
 	c.SetHelpCommandGroupID("Learn:")
