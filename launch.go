@@ -43,6 +43,7 @@ type Launch struct {
 	mu      sync.Mutex
 	current *stopping // the stop in progress
 	result  *StopResult
+	told    *ledger.Exit // what a stop was told of a container before it removed it
 
 	onStopped func(syscall.Signal) // job control
 	stoppedBy syscall.Signal       // told before somebody asked

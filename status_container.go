@@ -84,6 +84,19 @@ func (l *Launch) setExit(x *ledger.Exit) {
 	}
 }
 
+// toldAtStop is how a container ended that our own stop has removed.
+func (l *Launch) toldAtStop() *ledger.Exit {
+	l.mu.Lock()
+	s := l.current
+	l.mu.Unlock()
+	if s != nil {
+		<-s.done
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told
+}
+
 // patience is how long an engine that does not answer is borne: one that is
 // started anew comes back.
 const patience = time.Minute

@@ -127,6 +127,9 @@ func (l *Launch) runStop(s *stopping, phases []stop.Phase) {
 		Event: func(sent stop.Sent) { l.o.event(sentEvent(l.rec.ID, l.rec.Name, sent)) },
 	})
 	s.res = stopResult(res)
+	l.mu.Lock()
+	l.told = res.Exit
+	l.mu.Unlock()
 	l.finished(s.res)
 	l.mu.Lock()
 	l.current = nil

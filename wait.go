@@ -321,6 +321,11 @@ func (l *Launch) learnExit(ctx context.Context, w *watch) {
 		defer cancel()
 		x, err = w.exit(last)
 	}
+	if errors.Is(err, ErrStatusUnknown) && l.rec.Container != nil {
+		if told := l.toldAtStop(); told != nil {
+			x, err = told, nil
+		}
+	}
 	switch {
 	case err == nil:
 		l.setExit(x)

@@ -61,7 +61,7 @@ func freeContainer(d *ledger.Owner, rec *ledger.Record, res *Result) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	removed, err := stop.RemoveContainer(ctx, contain.Of(rec, here, nil), func(e *ledger.Exit) {
-		if rec.Exit == nil {
+		if res.Exit = e; rec.Exit == nil {
 			rec.Exit = e
 			d.Update(rec.ID, func(r *ledger.Record) { r.Exit = e })
 		}

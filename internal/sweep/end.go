@@ -31,6 +31,7 @@ type Result struct {
 	Survivors []stop.Survivor
 	Freed     []string
 	Hook      *ledger.StopHook // the recorded stop hook, and what came of it
+	Exit      *ledger.Exit     // of a container that was removed, as its engine told it last
 }
 
 // Outcomes besides those of package stop.
