@@ -524,7 +524,7 @@ func (l *Launch) startKept(a startArgs) error {
 		}
 		log, logEnd = r, w
 	}
-	k, err := l.o.helper.StartKeeper(l.rec.ID, args[0], a.std, a.extra, log, l.o.self, !a.spec.Terminal)
+	k, err := l.o.helper.StartKeeper(l.rec.ID, args[0], a.std, a.extra, log, l.o.self, !a.spec.Terminal, l.rec.OnOwnerDeath == ledger.Survive)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
@@ -535,7 +535,7 @@ func (l *Launch) startKept(a startArgs) error {
 	above := []int{k.PID}
 	if log != nil {
 		var spare int
-		spare, err = l.o.helper.StartSpare(spec, *l.rec.Log, log, k.PID)
+		spare, err = l.o.helper.StartSpare(k, spec, *l.rec.Log, log)
 		above = append(above, spare)
 	}
 	if err == nil && a.spec.ScopeUnit {
@@ -549,7 +549,8 @@ func (l *Launch) startKept(a startArgs) error {
 			logEnd.Close() // the spare has nothing to wait for
 		}
 		k.Close()
-		<-k.Done()
+		k.Ends(context.Background())
+		k.Forget()
 		return fmt.Errorf("start %s: %w", a.path, err)
 	}
 	l.keeper = k
@@ -558,10 +559,12 @@ func (l *Launch) startKept(a startArgs) error {
 	switch {
 	case err != nil:
 		k.Close()
+		k.Forget()
 		return fmt.Errorf("start %s: its keeper died: %w", a.path, err)
 	case ev.Failure != nil:
 		k.Close()
-		<-k.Done()
+		k.Ends(context.Background())
+		k.Forget()
 		return ev.Failure.Err()
 	}
 	l.pid = ev.PID

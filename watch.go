@@ -54,6 +54,7 @@ func (l *Launch) reap() {
 
 // watchKept listens to the keeper.
 func (l *Launch) watchKept() {
+	defer l.keeper.Forget()
 	defer func() {
 		if l.proc != nil {
 			l.proc.Close()
@@ -96,10 +97,9 @@ func (l *Launch) awaitKeeper() {
 	default:
 		return // released, or surviving: the keeper goes on
 	}
-	select {
-	case <-l.keeper.Done():
-	case <-time.After(10 * time.Second):
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	l.keeper.Ends(ctx)
 }
 
 // exitedWith makes the leader's status known as os/exec would.

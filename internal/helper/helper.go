@@ -4,6 +4,7 @@
 //	watchdog  one an owner; sweeps the owner's launches when it dies
 //	keeper    one a kept launch; parent and subreaper of its tree
 //	spare     reads a launch's output should its keeper be killed
+//	starter   starts the keeper of a launch that outlives its owner, and ends
 //	nsinit    PID 1 of a launch's own PID namespace, parent of the command
 //	enter     becomes a launch's leader on a terminal, then executes the command
 //	mirror    ends with a given wait status, so that exec.ExitError stays itself

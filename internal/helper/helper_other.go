@@ -3,6 +3,7 @@
 package helper
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -55,19 +56,22 @@ type Keeper struct {
 	*Conn
 }
 
-// Done is closed when the keeper has ended.
-func (k *Keeper) Done() <-chan struct{} { return nil }
+// Ends reports that there is no keeper.
+func (k *Keeper) Ends(context.Context) error { return errors.ErrUnsupported }
+
+// Forget does nothing on this system.
+func (k *Keeper) Forget() {}
 
 // Receive reports that there is no keeper.
 func (k *Keeper) Receive() (Event, error) { return Event{}, io.EOF }
 
 // StartKeeper is not available on this system.
-func (b Binary) StartKeeper(proof.ID, string, [3]*os.File, []*os.File, *os.File, *host.Process, bool) (*Keeper, error) {
+func (b Binary) StartKeeper(proof.ID, string, [3]*os.File, []*os.File, *os.File, *host.Process, bool, bool) (*Keeper, error) {
 	return nil, errors.ErrUnsupported
 }
 
 // StartSpare is not available on this system.
-func (b Binary) StartSpare(Spec, ledger.Log, *os.File, int) (int, error) {
+func (b Binary) StartSpare(*Keeper, Spec, ledger.Log, *os.File) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 

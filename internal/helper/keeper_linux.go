@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,20 +27,38 @@ type keeperArgs struct {
 type Keeper struct {
 	PID int // not collected before Begin, or Close: until then it is the keeper's own
 	*Conn
-	cmd   *exec.Cmd
+	proc  *host.Process
 	extra int
 	watch sync.Once
-	done  chan struct{}
+
+	done    chan struct{} // closed when our child is collected
+	cmd     *exec.Cmd     // our child, or
+	starter *starter      // child of a starter
+	logFD   int           // the log's pipe, as the starter has it
 }
 
-// Done is closed when the keeper has ended.
-func (k *Keeper) Done() <-chan struct{} { return k.done }
+// Ends waits until the keeper has ended, and is collected if that is ours to do.
+func (k *Keeper) Ends(ctx context.Context) error {
+	if k.cmd == nil {
+		return k.proc.WaitExit(ctx)
+	}
+	select {
+	case <-k.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Forget closes the handle by which the keeper's end is seen.
+func (k *Keeper) Forget() { k.proc.Close() }
 
 // StartKeeper starts the keeper of a launch, which waits for Begin. std and
 // extra are the leader's files; a nil one is the null device. log is the read
 // end of the pipe for the spec's log, if it has one. session says if
-// the keeper leaves our session, which it must not on a terminal.
-func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*os.File, log *os.File, self *host.Process, session bool) (*Keeper, error) {
+// the keeper leaves our session, which it must not on a terminal; survive, that
+// it is to be no child of ours.
+func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*os.File, log *os.File, self *host.Process, session, survive bool) (*Keeper, error) {
 	c, err := b.command("keeper", keeperArgs{OwnerPID: os.Getpid()}, "of", id.Short(), name)
 	if err != nil {
 		return nil, err
@@ -56,6 +75,53 @@ func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*
 		return nil, fmt.Errorf("start keeper: %w", err)
 	}
 	defer pidfd.Close()
+	files := append([]*os.File{theirs, pidfd}, extra...)
+	if log != nil {
+		files = append(files, log)
+	}
+	k := &Keeper{Conn: newConn(ours), extra: len(extra), done: make(chan struct{})}
+	if survive && session && !adoptsOrphans() {
+		err = k.viaStarter(b, c, std, files)
+	} else {
+		setStdio(c, std)
+		c.Dir = "" // where we are, so that what is relative means the same; it leaves after the start
+		c.ExtraFiles = files
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
+		CleanMask(func() { err = c.Start() })
+		if err == nil {
+			k.cmd, k.PID = c, c.Process.Pid
+		}
+	}
+	if err == nil {
+		if k.proc, err = host.Open(k.PID); err != nil { // not collected yet
+			k.collect()
+		}
+	}
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	return k, nil
+}
+
+// viaStarter starts the keeper as the child of a starter.
+func (k *Keeper) viaStarter(b Binary, c *exec.Cmd, std [3]*os.File, files []*os.File) (err error) {
+	if k.starter, err = b.startStarter(std, files); err != nil {
+		return err
+	}
+	o := starterOrder{Std: true, SID: true}
+	for i := range files {
+		o.Fds = append(o.Fds, starterFiles+i)
+	}
+	k.logFD = o.Fds[len(o.Fds)-1]
+	if k.PID, err = k.starter.start(c, o); err != nil {
+		k.starter.letGo()
+	}
+	return err
+}
+
+// setStdio sets a helper's standard files; a nil one is the null device.
+func setStdio(c *exec.Cmd, std [3]*os.File) {
 	// A nil *os.File in an io.Reader is not nil.
 	if std[0] != nil {
 		c.Stdin = std[0]
@@ -66,18 +132,6 @@ func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*
 	if std[2] != nil {
 		c.Stderr = std[2]
 	}
-	c.Dir = "" // where we are, so that what is relative means the same; it leaves after the start
-	c.ExtraFiles = append([]*os.File{theirs, pidfd}, extra...)
-	if log != nil {
-		c.ExtraFiles = append(c.ExtraFiles, log)
-	}
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
-	CleanMask(func() { err = c.Start() })
-	if err != nil {
-		ours.Close()
-		return nil, fmt.Errorf("start keeper: %w", err)
-	}
-	return &Keeper{PID: c.Process.Pid, Conn: newConn(ours), cmd: c, extra: len(extra), done: make(chan struct{})}, nil
 }
 
 // Begin hands the keeper its spec: it starts the leader.
@@ -97,9 +151,14 @@ func (k *Keeper) Close() error {
 	return k.Conn.Close()
 }
 
-// collect waits for the keeper's end.
+// collect collects the keeper when it has ended; that of a starter is collected
+// by others, and the starter now.
 func (k *Keeper) collect() {
 	k.watch.Do(func() {
+		if k.starter != nil {
+			k.starter.letGo()
+			return
+		}
 		go func() {
 			k.cmd.Wait()
 			close(k.done)

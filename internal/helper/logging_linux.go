@@ -81,17 +81,19 @@ type spareArgs struct {
 
 // StartSpare starts the process that goes on reading a launch's output should
 // its keeper be killed. It ends with the output.
-func (b Binary) StartSpare(spec Spec, log ledger.Log, r *os.File, keeper int) (int, error) {
-	c, err := b.command("spare", spareArgs{ScopeDir: []byte(filepath.Dir(spec.OwnerDir)), ID: spec.ID, Log: log, Keeper: keeper}, "of", spec.ID.Short())
+func (b Binary) StartSpare(k *Keeper, spec Spec, log ledger.Log, r *os.File) (int, error) {
+	c, err := b.command("spare", spareArgs{ScopeDir: []byte(filepath.Dir(spec.OwnerDir)), ID: spec.ID, Log: log, Keeper: k.PID}, "of", spec.ID.Short())
 	if err != nil {
 		return 0, err
 	}
-	p, err := host.Open(keeper) // our child, not collected before Done is closed
-	if err != nil {
-		return 0, fmt.Errorf("start spare: %w", err)
+	if k.starter != nil {
+		pid, err := k.starter.start(c, starterOrder{Fds: []int{k.logFD}, Of: k.PID, SID: true})
+		if err != nil {
+			return 0, fmt.Errorf("start spare: %w", err)
+		}
+		return pid, nil
 	}
-	defer p.Close()
-	pidfd, err := selfFile(p)
+	pidfd, err := selfFile(k.proc)
 	if err != nil {
 		return 0, fmt.Errorf("start spare: %w", err)
 	}

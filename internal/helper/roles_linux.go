@@ -17,6 +17,7 @@ const selfExe = "/proc/self/exe"
 var roles = map[string]func(args []byte) int{
 	"watchdog": watchdog,
 	"keeper":   keeper,
+	"starter":  serveStarter,
 	"spare":    spare,
 	"enter":    enter,
 	"nsinit":   nsInit,
