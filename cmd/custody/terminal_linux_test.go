@@ -139,3 +139,16 @@ func waitForMembers(t *testing.T, dir string, n int) {
 		}
 	}
 }
+
+// On a terminal a start that waits says for what, in a line that goes away.
+func TestStartWaitsOnATerminal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	t.Cleanup(func() { endAll(dir) })
+	shown := onTerminal(t, asCustody(t, dir, "start", "--name", "web", "--ready", "log:up", "--", "sh", "-c", "sleep 1.5; echo up; sleep 60"))
+	if !strings.Contains(shown, "\r\x1b[Kwaiting for log:up, ") {
+		t.Errorf("no live line: %q", shown)
+	}
+	if i := strings.LastIndex(shown, "\r\x1b[K"); i < 0 || strings.Contains(shown[i:], "waiting") || !strings.Contains(shown[i:], "running") {
+		t.Errorf("the line stays, or no result: %q", shown)
+	}
+}
