@@ -385,7 +385,12 @@ func (c *client) killWithHelpers() {
 	c.r.t.Helper()
 	hs := helpersOf(c.r.t, c.proc.PID)
 	for _, h := range hs {
-		h.signal(19) // STOP: from here on it sees nothing
+		h.signal(19)
+	}
+	// From here on they see nothing. Until the signal was taken by one thread
+	// the others go on, and on a busy machine that may be a while.
+	for _, h := range hs {
+		until(c.r.t, "the helper has stopped", func() bool { return h.ended() || h.stopped() })
 	}
 	c.kill()
 	for _, h := range hs {

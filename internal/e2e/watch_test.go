@@ -5,10 +5,12 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -71,6 +73,18 @@ func (h handle) signal(sig syscall.Signal) {
 	if h.fd >= 0 {
 		unix.PidfdSendSignal(h.fd, sig, nil, 0)
 	}
+}
+
+// stopped reports whether every thread is stopped.
+func (h handle) stopped() bool {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", h.PID))
+	for _, t := range tasks {
+		b, _ := os.ReadFile(t)
+		if i := bytes.LastIndexByte(b, ')'); i < 0 || !bytes.HasPrefix(b[i:], []byte(") T")) {
+			return false
+		}
+	}
+	return len(tasks) > 0
 }
 
 func (h handle) close() {
