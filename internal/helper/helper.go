@@ -57,6 +57,10 @@ func Main() {
 	os.Exit(f([]byte(args)))
 }
 
+// settleDown gives back what a helper needed to come up and, now that it only
+// waits, needs no more: mostly what the packages of the program made for it.
+func settleDown() { debug.FreeOSMemory() }
+
 // Binary is a program that can serve as helper.
 type Binary struct{ path string }
 

@@ -180,6 +180,7 @@ func (k *kept) keep() int {
 			// Where the tree is branded that is for what shed the brand only,
 			// and a keeper that idles is not woken up again.
 			k.noteMembers()
+			settleDown()
 			if noted++; noted < 5 || !k.rec.Born {
 				note.Reset(min(100*time.Millisecond<<(2*min(noted, 10)), time.Minute))
 			}

@@ -116,6 +116,7 @@ func spare(raw []byte) int {
 		return 125
 	}
 	deaf()
+	settleDown()
 	k := host.FromFD(spareKeeper, a.Keeper)
 	if err := k.WaitExit(context.Background()); err != nil {
 		complain("spare: %v", err)
