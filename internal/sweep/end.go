@@ -208,14 +208,15 @@ func run(ctx context.Context, d *ledger.Owner, rec *ledger.Record, tree *contain
 			r.PhasesSent = n
 		})
 	}
-	done := make(chan struct{})
+	done, begun := make(chan struct{}), false
 	defer close(done)
 	rep := stop.Run(ctx, tree, phases, stop.Options{
 		From:  from,
-		Begun: func(n int) { sent(n + 1) },
+		Begun: func(n int) { begun = true; sent(n + 1) },
 		Event: opt.Event, Told: opt.Told, Hurry: patience(opt, rec, done), Now: opt.Now,
 	})
-	if rep.Outcome == stop.Incomplete && ctx.Err() == nil {
+	// Where the engine of a container could not be asked nothing was sent.
+	if rep.Outcome == stop.Incomplete && ctx.Err() == nil && (begun || rec.Container == nil) {
 		// The plan came to its end. Whoever tries again only repeats the KILL:
 		// what was asked politely was asked once.
 		again := len(phases)
