@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +69,7 @@ func (o *Owner) StartContainer(ctx context.Context, p engine.Plan) (*Launch, err
 		if rec.Name != "" {
 			o.dir.ReleaseName(rec.Name, rec.ID)
 		}
+		o.dir.ReleasePorts(rec.Ports, rec.ID)
 		return nil, err
 	}
 	// What was made is taken back; what can't be stays recorded.
@@ -98,15 +100,19 @@ func (o *Owner) planContainer(p engine.Plan) (*ledger.Record, error) {
 			return nil, err
 		}
 	}
-	return rec, checkLabels(p.Labels)
+	rec.Ports = slices.Sorted(slices.Values(p.Ports))
+	return rec, errors.Join(ledger.CheckPorts(rec.Ports), checkLabels(p.Labels))
 }
 
 func (o *Owner) makeContainer(ctx context.Context, p engine.Plan, rec *ledger.Record) error {
 	if rec.Name != "" {
-		if err := o.claim(startArgs{ctx: ctx, spec: &Spec{WaitName: p.WaitName}}, rec); err != nil {
+		if err := o.claim(startArgs{ctx: ctx, spec: &Spec{WaitName: p.WaitName, Replace: p.Replace}}, rec); err != nil {
 			return engine.Refused(err)
 		}
 		crash.Here("container-after-name")
+	}
+	if err := o.takePorts(ctx, rec); err != nil {
+		return engine.Refused(err)
 	}
 	// Whoever stops it meanwhile waits until it is recorded what was made.
 	release, err := o.dir.HoldStop(ctx, rec.ID)
@@ -119,7 +125,7 @@ func (o *Owner) makeContainer(ctx context.Context, p engine.Plan, rec *ledger.Re
 		return ErrStoppedEarly
 	}
 	rec.IntentTicks = host.StartNow() // it may have waited for its name
-	if err := o.dir.Write(rec); err != nil {
+	if err := o.dir.Rewrite(rec); err != nil {
 		return engine.Refused(err)
 	}
 	crash.Here("container-before-create")
@@ -129,7 +135,7 @@ func (o *Owner) makeContainer(ctx context.Context, p engine.Plan, rec *ledger.Re
 	}
 	crash.Here("container-after-create")
 	rec.Container.ID = id
-	if err := o.dir.Write(rec); err != nil {
+	if err := o.dir.Rewrite(rec); err != nil {
 		return err
 	}
 	crash.Here("container-after-record")
@@ -138,7 +144,7 @@ func (o *Owner) makeContainer(ctx context.Context, p engine.Plan, rec *ledger.Re
 	}
 	crash.Here("container-after-begin")
 	rec.State = ledger.Running
-	return o.dir.Write(rec)
+	return o.dir.Rewrite(rec)
 }
 
 // ContainerRecord is for package container: the record of a launch that is one.

@@ -34,7 +34,8 @@ var ErrNoLog = errors.New("it keeps no log")
 // Logs copies the log of a launch of any owner to out, by the launch's id, an
 // unambiguous start of it, or its name. Lines that begin with "[custody: " are
 // ours: they tell of output that a full disk lost, or that was rotated away
-// before it could be copied. How slow out is never holds up the launch.
+// before it could be copied. What a container wrote its engine keeps, until it
+// is removed. How slow out is never holds up the launch.
 //
 // The error matches ErrNotFound if no record names the launch, ErrNoLog if it
 // keeps none, or is that of out or of the context.
@@ -46,6 +47,12 @@ func Logs(ctx context.Context, launch string, out io.Writer, opt LogOptions) err
 	w := &watch{dir: d, rec: v.rec, here: v.here}
 	defer w.close()
 	fail := func(err error) error { return fmt.Errorf("logs of launch %s: %w", v.rec.ID.Short(), err) }
+	if v.rec.Container != nil {
+		if err := w.containerLogs(ctx, out, opt); err != nil {
+			return fail(err)
+		}
+		return nil
+	}
 	if v.rec.Log == nil {
 		return fail(ErrNoLog)
 	}

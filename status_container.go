@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"time"
 
@@ -158,4 +159,22 @@ func (w *watch) containerEnd(ctx context.Context) error {
 		case <-time.After(2 * time.Second):
 		}
 	}
+}
+
+// containerLogs copies what the launch's container wrote, to both its outputs.
+func (w *watch) containerLogs(ctx context.Context, out io.Writer, opt LogOptions) error {
+	c, err := engine.Registered()
+	switch {
+	case err != nil:
+		return err
+	case w.rec.State == ledger.Ended:
+		return fmt.Errorf("the container was removed, and what it wrote with it: %w", ErrNoLog)
+	case w.rec.Container.ID == "":
+		return errors.New("it has not started yet")
+	}
+	o := engine.LogOptions{Follow: opt.Follow, Tail: max(opt.Last, 0)}
+	if opt.Last < 0 {
+		o.Since = time.Now()
+	}
+	return c.Logs(ctx, w.rec.Container, w.rec.Container.ID, o, out, out)
 }

@@ -120,7 +120,8 @@ func serve(t *testing.T, name string) *server {
 		}
 	}
 	s.imports(t)
-	s.builds(t)
+	s.builds(t, imageUSR1, "STOPSIGNAL SIGUSR1")
+	s.builds(t, "custody-test/bare:1", "ENTRYPOINT []")
 	return s
 }
 
@@ -171,20 +172,19 @@ func (s *server) imports(t *testing.T) {
 }
 
 // builds makes another image of that one.
-func (s *server) builds(t *testing.T) {
+func (s *server) builds(t *testing.T, ref, change string) {
 	t.Helper()
-	file := "FROM " + image + "\nSTOPSIGNAL SIGUSR1\n"
+	file := "FROM " + image + "\n" + change + "\n"
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	must(t, w.WriteHeader(&tar.Header{Name: "Dockerfile", Mode: 0o644, Size: int64(len(file))}))
 	_, err := w.Write([]byte(file))
 	must(t, errors.Join(err, w.Close()))
-	r, err := s.cli.ImageBuild(context.Background(), &b, client.ImageBuildOptions{Tags: []string{imageUSR1}})
+	r, err := s.cli.ImageBuild(context.Background(), &b, client.ImageBuildOptions{Tags: []string{ref}})
 	must(t, err)
 	said, err := io.ReadAll(r.Body)
 	must(t, errors.Join(err, r.Body.Close()))
-	in, err := s.cli.ImageInspect(context.Background(), imageUSR1)
-	if err != nil || in.Config.StopSignal != "SIGUSR1" {
+	if _, err = s.cli.ImageInspect(context.Background(), ref); err != nil {
 		t.Fatalf("build: %v: %s", err, said)
 	}
 }
@@ -192,6 +192,9 @@ func (s *server) builds(t *testing.T) {
 // endEngines ends the engines that were started, and takes away what they
 // mounted.
 func endEngines() {
+	if path, err := commandPath(); err == nil && len(servers.up) > 0 {
+		os.RemoveAll(filepath.Dir(path))
+	}
 	for _, s := range servers.up {
 		s.cli.Close()
 		s.cmd.Process.Signal(syscall.SIGTERM) // timeout hands it on

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,6 +43,15 @@ type Spec struct {
 	// the launch's id.
 	Name     string
 	WaitName bool
+
+	// Replace stops the launch that holds the name first, and waits until it
+	// and its ports are gone.
+	Replace bool
+
+	// Ports are TCP ports of this machine reserved for the launch: one is
+	// refused that can't be bound. What the container does with them, by the
+	// host's network or by Configure, is its own affair.
+	Ports []int
 
 	// Labels are the caller's own, in the record and on the container.
 	Labels map[string]string
@@ -128,7 +138,7 @@ func start(ctx context.Context, o *custody.Owner, s Spec) (*Launch, error) {
 	}
 	phases, death := s.plan(signal)
 	l, err := o.StartContainer(ctx, engine.Plan{
-		Name: s.Name, WaitName: s.WaitName, Labels: s.Labels, Phases: phases, DeathPhases: death,
+		Name: s.Name, WaitName: s.WaitName, Replace: s.Replace, Ports: s.Ports, Labels: s.Labels, Phases: phases, DeathPhases: death,
 		OnOwnerDeath: s.onOwnerDeath(), Command: s.recorded(),
 		Container: ledger.Container{Engine: id, Endpoint: s.Endpoint, Name: containerName(s.Name), Image: s.Image},
 		Create: func(ctx context.Context, r *ledger.Record) (string, error) {
@@ -137,7 +147,7 @@ func start(ctx context.Context, o *custody.Owner, s Spec) (*Launch, error) {
 		},
 		Begin: func(ctx context.Context, r *ledger.Record) error {
 			_, err := cli.ContainerStart(ctx, r.Container.ID, client.ContainerStartOptions{})
-			return startError(err)
+			return s.startError(err)
 		},
 	})
 	if err != nil {
@@ -278,7 +288,7 @@ func answered(err error) bool {
 
 // startError makes the engine's words for a program that can't be executed into
 // the errors that os/exec has for it.
-func startError(err error) error {
+func (s *Spec) startError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -287,7 +297,8 @@ func startError(err error) error {
 		"permission denied": fs.ErrPermission, "exec format error": fs.ErrPermission, "is a directory": fs.ErrPermission,
 	} {
 		if strings.Contains(strings.ToLower(err.Error()), said) {
-			return &execError{err, is}
+			args := append(append(append([]string{}, s.Entrypoint...), s.Command...), s.Image)
+			return &exec.Error{Name: args[0], Err: &execError{err, is}}
 		}
 	}
 	return err

@@ -288,7 +288,10 @@ func TestEngineDown(t *testing.T) {
 			t.Error("a start under its name")
 		}
 		b.turn(s)
-		sweep(t, dir)
+		// What could not be asked politely then is asked politely now.
+		if rep = sweep(t, dir); len(rep.Launches) != 1 || !slices.Equal(sent(rep.Launches[0]), []string{"TERM"}) {
+			t.Errorf("sweep once it is up: %+v", rep)
+		}
 		s.nothing(t, dir, w.id)
 	})
 }

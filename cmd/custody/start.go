@@ -14,6 +14,7 @@ import (
 type startFlags struct {
 	launchFlags
 	readyFlags
+	containerFlags
 	linger   bool
 	owner    string
 	logSize  int64
@@ -56,15 +57,24 @@ An answer of a predecessor that is dying, or of a stranger on the port, does not
 count. start fails at once when the command ends or a stranger has the port,
 stops what it started and tells why; --keep-unready leaves it running.
 
+--container starts a container of an image instead, by the Docker or Podman that
+DOCKER_HOST or its usual socket names. It needs no keeper: its engine holds its
+output and how it ends, until 'custody stop' removes it, or a sweep after it has
+ended. A container of the same name that is not ours is named and left alone.
+
 125 means custody failed or the launch did not become ready, 126 that the
 command can't be executed, 127 that it was not found: nothing runs then.`,
 		Example: `  custody start --name llama --port 8000 --ready http://127.0.0.1:8000/health -- llama-server --port 8000
   custody start --name llama --port 8000 --ready port --replace -- llama-server --port 8000
   custody start --name db --own-dir /srv/scratch/db -- postgres -D /srv/scratch/db
   custody start --scope-unit --name worker -- ./worker
-  custody start --owner $$ --json -- ./engine`,
+  custody start --owner $$ --json -- ./engine
+  custody start --container model-server:3 --name llama --network host --port 8000`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.check(c); err != nil {
+				return err
+			}
 			return start(c.Context(), f, args)
 		},
 	}
@@ -78,14 +88,15 @@ command can't be executed, 127 that it was not found: nothing runs then.`,
 	fl.BoolVar(&f.accept, "accept-environment", false, "start it although a service unit, a login session or PID 1 may end it")
 	fl.StringVar(&f.owner, "owner", "", "let this process own the launch as long as it lives: a `PID`, or parent (default: nobody, who adopts it first)")
 	f.readyFlags.add(c)
+	f.containerFlags.add(c)
 	return c
 }
 
 func start(ctx context.Context, f startFlags, args []string) error {
-	if len(args) == 0 {
+	if len(args) == 0 && f.image == "" {
 		return errors.New("start: no command; write it after --, as in 'custody start -- ./server'")
 	}
-	spec, err := f.spec()
+	spec, err := f.launchFlags.spec()
 	if err != nil {
 		return err
 	}
@@ -106,14 +117,14 @@ func start(ctx context.Context, f startFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	cmd := f.command(o, spec, args)
-	if err := cmd.Start(); err != nil {
-		o.Close()
-		return startError(err)
+	begin := f.startCommand
+	if f.image != "" {
+		begin = func(ctx context.Context, o *custody.Owner, spec custody.Spec, _ []custody.Ready, args []string) (custody.ID, error) {
+			return f.containerFlags.start(ctx, o, f.launchFlags, spec, args)
+		}
 	}
-	id := cmd.Launch().ID()
-	notReady := f.await(ctx, cmd.Launch(), ready)
-	if err := errors.Join(notReady, o.Close()); err != nil {
+	id, err := begin(ctx, o, spec, ready, args)
+	if err != nil {
 		return err
 	}
 	if pid != 0 {
@@ -123,6 +134,18 @@ func start(ctx context.Context, f startFlags, args []string) error {
 		}
 	}
 	return printStatus(ctx, id.String())
+}
+
+// startCommand starts a command of ours, waits until it is ready, and lets go
+// of it.
+func (f *startFlags) startCommand(ctx context.Context, o *custody.Owner, spec custody.Spec, ready []custody.Ready, args []string) (custody.ID, error) {
+	cmd := f.command(o, spec, args)
+	if err := cmd.Start(); err != nil {
+		o.Close()
+		return custody.ID{}, startError(err)
+	}
+	notReady := f.await(ctx, cmd.Launch(), ready)
+	return cmd.Launch().ID(), errors.Join(notReady, o.Close())
 }
 
 // ownerPID reads the process on whose behalf something is owned.

@@ -51,13 +51,15 @@ func (s *screen) status(st custody.Status) {
 	if rest != "" {
 		line += " " + shownText(rest)
 	}
-	if st.State == custody.StateRunning {
+	if c := st.Container; c != nil {
+		line += s.faint(" container " + shownText(c.Name) + " of " + shownText(c.Image))
+	} else if st.State == custody.StateRunning {
 		line += s.faint(" pid " + number(st.PID) + ", " + count(len(st.PIDs), "member", "members") + ", level " + string(st.Level))
 	}
 	s.printf("%s\n", line)
 	if h := st.StopHook; h != nil {
 		s.printf("  stop hook %s: %s\n", shownText(shownCommand(h.Command)), shownText(h.String()))
-	} else if st.State == custody.StateRunning {
+	} else if st.State == custody.StateRunning && st.Container == nil {
 		s.printf("  %s\n", s.faint("no stop hook: what other services do for it does not end with it"))
 	}
 	if l := st.Log; l != nil {

@@ -79,6 +79,8 @@ func Registered() (Client, error) {
 type Plan struct {
 	Name         string
 	WaitName     bool
+	Replace      bool
+	Ports        []int
 	Labels       map[string]string
 	Phases       []ledger.Phase
 	DeathPhases  []ledger.Phase
