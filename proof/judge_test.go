@@ -20,9 +20,9 @@ type judged struct {
 	weak     bool
 }
 
-func readTable(t *testing.T) []judged {
+func readTable(t *testing.T, file, here string) []judged {
 	t.Helper()
-	b, err := os.ReadFile("testdata/judge.txt")
+	b, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func readTable(t *testing.T) []judged {
 			t.Fatalf("bad line %q", line)
 		}
 		c.reason, c.weak = strings.CutSuffix(reason, " weak")
-		for _, f := range strings.Fields(strings.ReplaceAll(facts, "here", "same_host=yes same_pid_namespace=yes same_boot=yes")) {
+		for _, f := range strings.Fields(strings.ReplaceAll(facts, "here", here)) {
 			name, answer, ok := strings.Cut(f, "=")
 			var a Answer
-			if !ok || a.UnmarshalText([]byte(answer)) != nil || !slices.Contains(allFacts, Fact(name)) {
+			if !ok || a.UnmarshalText([]byte(answer)) != nil || !slices.Contains(append(slices.Clone(allFacts), Engine, Container, Label), Fact(name)) {
 				t.Fatalf("bad fact %q in %q", f, line)
 			}
 			c.evidence = append(c.evidence, Evidence{Fact: Fact(name), Source: "table", Holds: a})
@@ -54,7 +54,7 @@ func readTable(t *testing.T) []judged {
 
 func TestJudgeTable(t *testing.T) {
 	seen := map[Verdict]bool{}
-	for _, c := range readTable(t) {
+	for _, c := range readTable(t, "judge.txt", "same_host=yes same_pid_namespace=yes same_boot=yes") {
 		f := Judge(c.evidence)
 		seen[f.Verdict] = true
 		if f.Verdict != c.verdict || !strings.Contains(f.Reason, c.reason) || f.Weak != c.weak {
