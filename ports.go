@@ -115,7 +115,7 @@ func (o *Owner) tenantOf(ctx context.Context, n int, claimed *ledger.PortClaimed
 	for _, h := range hs {
 		t := tenant{held: &PortHeldError{Port: n, PID: h.PID, Command: h.Command}}
 		if h.Proc != nil {
-			v, err := o.launchOf(ctx, h.Proc)
+			v, err := launchOf(ctx, o.listing(""), h.Proc)
 			if err != nil {
 				return t, err
 			}
@@ -175,9 +175,9 @@ func (t *tenant) of(v visited, how string) {
 
 // launchOf finds the launch of any scope that a process is proven to be of;
 // nil if there is none.
-func (o *Owner) launchOf(ctx context.Context, p *host.Process) (*visited, error) {
+func launchOf(ctx context.Context, opt ListOptions, p *host.Process) (*visited, error) {
 	var found *visited
-	err := visit(ctx, o.listing(""), func(v visited) error {
+	err := visit(ctx, opt, func(v visited) error {
 		if found != nil {
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -145,6 +146,37 @@ func (e *NotReadyError) Unwrap() error { return e.cause }
 // The error is a *NotReadyError, which matches ErrNotReady and, where ctx ended
 // the wait, the context's error.
 func (l *Launch) WaitReady(ctx context.Context, ready ...Ready) error {
+	s := subject{
+		rec: l.rec, here: l.o.here, all: l.o.listing(""), logs: filepath.Dir(l.o.dir.Path()),
+		record: l.record, ended: l.exited, gone: l.gone, closing: l.o.closing.Done(),
+	}
+	if l.spec.Linger {
+		s.ended = l.gone
+	}
+	s.how = func(e *NotReadyError) {
+		if l.state != nil {
+			e.Reason, e.State = "its leader ended: "+l.state.String(), l.state
+		}
+		e.cause = l.waitErr
+	}
+	return s.waitReady(ctx, ready)
+}
+
+// subject is the launch that is waited for, as its owner has it or as it is
+// seen from outside.
+type subject struct {
+	rec     *ledger.Record // as it was when the wait began
+	here    host.Place
+	all     ListOptions // of the launches that may be in the way
+	logs    string      // the scope's directory
+	record  func() (*ledger.Record, error)
+	ended   <-chan struct{} // it can't become ready any more
+	gone    <-chan struct{}
+	how     func(*NotReadyError) // it ended
+	closing <-chan struct{}
+}
+
+func (s *subject) waitReady(ctx context.Context, ready []Ready) error {
 	var qs []question
 	for _, r := range ready {
 		q, err := r.prepare()
@@ -154,27 +186,23 @@ func (l *Launch) WaitReady(ctx context.Context, ready ...Ready) error {
 		qs = append(qs, q)
 	}
 	for _, q := range qs {
-		if q.log != nil && l.rec.Log == nil {
-			return fmt.Errorf("ready %s: launch %s has no log", q.what, l.ID().Short())
+		if q.log != nil && s.rec.Log == nil {
+			return fmt.Errorf("ready %s: launch %s has no log", q.what, s.rec.ID.Short())
 		}
-		if err := l.waitReady(ctx, q); err != nil {
+		if err := s.wait(ctx, q); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Launch) waitReady(ctx context.Context, q question) error {
-	ended := l.exited
-	if l.spec.Linger {
-		ended = l.gone
-	}
-	w := &readiness{l: l, q: q}
+func (s *subject) wait(ctx context.Context, q question) error {
+	w := &readiness{subject: s, q: q}
 	var line chan struct{}
 	if q.log != nil {
 		watch, cancel := context.WithCancel(ctx)
-		defer cancel()
-		w.log = l.watchLog(watch, q.log)
+		w.log = s.watchLog(watch, q.log)
+		defer func() { cancel(); <-w.log.done }()
 		line = w.log.done
 	}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 250*time.Millisecond) {
@@ -184,13 +212,10 @@ func (l *Launch) waitReady(ctx context.Context, q question) error {
 			w.why = why // and not that the last look was cut short
 		}
 		select {
-		case <-ended: // whatever was seen on its port
+		case <-s.ended: // whatever was seen on its port
 			e := w.failed("it has ended")
-			if l.state != nil {
-				e.Reason, e.State = "its leader ended: "+l.state.String(), l.state
-			}
-			e.cause = l.waitErr
-			if e.Log = l.lastLines(ctx); len(e.Log) > 0 {
+			s.how(e)
+			if e.Log = s.lastLines(ctx); len(e.Log) > 0 {
 				e.Reason += fmt.Sprintf("; the last it said is %q", e.Log[len(e.Log)-1])
 			}
 			return e
@@ -209,9 +234,9 @@ func (l *Launch) waitReady(ctx context.Context, q question) error {
 			return e
 		}
 		select {
-		case <-ended:
+		case <-s.ended:
 		case <-line:
-		case <-l.o.closing.Done():
+		case <-s.closing:
 			e := w.failed("its owner closes")
 			e.cause = ErrClosed
 			return e
@@ -233,7 +258,7 @@ func over(ctx context.Context) bool {
 
 // readiness is one wait.
 type readiness struct {
-	l        *Launch
+	*subject
 	q        question
 	log      *lineWatch   // where a line is waited for
 	broken   error        // the log can't be read
@@ -249,7 +274,7 @@ type readiness struct {
 const strangerPatience = 200 * time.Millisecond
 
 func (w *readiness) failed(why string) *NotReadyError {
-	return &NotReadyError{Launch: w.l.ID(), Waiting: w.q.what, Reason: why}
+	return &NotReadyError{Launch: w.rec.ID, Waiting: w.q.what, Reason: why}
 }
 
 // look asks once, and says why not.
@@ -288,12 +313,12 @@ func (w *readiness) belongs(ctx context.Context) (port.Look, bool) {
 		return port.Look{}, false
 	}
 	w.walked = time.Now()
-	rec, err := w.l.record()
+	rec, err := w.record()
 	if rec == nil || err != nil {
 		w.why = fmt.Sprintf("its record can't be read: %v", err)
 		return port.Look{}, false
 	}
-	tree := contain.Of(rec, w.l.o.here, nil)
+	tree := contain.Of(rec, w.here, nil)
 	look, err := w.whose(rec, tree)
 	if err != nil {
 		w.why = err.Error()
@@ -332,12 +357,12 @@ func (w *readiness) whose(rec *ledger.Record, tree *contain.Tree) (port.Look, er
 // be a predecessor on its way out. A stranger that stays is in the way.
 func (w *readiness) meet(ctx context.Context, others []port.Holder) {
 	for _, h := range others {
-		v, err := w.l.o.launchOf(ctx, h.Proc)
+		v, err := launchOf(ctx, w.all, h.Proc)
 		if err != nil {
 			w.why += fmt.Sprintf(" (%v)", err)
 			return
 		}
-		if v != nil && v.rec.ID == w.l.ID() {
+		if v != nil && v.rec.ID == w.rec.ID {
 			continue // proven meanwhile
 		}
 		if v != nil {

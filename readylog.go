@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -55,15 +54,12 @@ type lineWatch struct {
 }
 
 // watchLog begins to read the launch's log for a line that matches, within ctx.
-func (l *Launch) watchLog(ctx context.Context, re *regexp.Regexp) *lineWatch {
+func (s *subject) watchLog(ctx context.Context, re *regexp.Regexp) *lineWatch {
 	w := &lineWatch{done: make(chan struct{})}
-	l.o.tasks.Go(func() {
+	go func() {
 		defer close(w.done)
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(l.o.ctx, cancel)()
 		for {
-			w.err = logfile.Copy(ctx, &finder{re: re}, filepath.Dir(l.o.dir.Path()), l.ID(), logfile.Reading{Follow: true})
+			w.err = logfile.Copy(ctx, &finder{re: re}, s.logs, s.rec.ID, logfile.Reading{Follow: true})
 			if errors.Is(w.err, errFound) {
 				w.err = nil
 				return
@@ -77,7 +73,7 @@ func (l *Launch) watchLog(ctx context.Context, re *regexp.Regexp) *lineWatch {
 			case <-time.After(20 * time.Millisecond):
 			}
 		}
-	})
+	}()
 	return w
 }
 
@@ -97,17 +93,17 @@ func (w *readiness) written() bool {
 
 // lastLines returns the end of the log of a launch whose leader has ended: what
 // it said last may still be on its way.
-func (l *Launch) lastLines(ctx context.Context) []string {
-	if l.rec.Log == nil {
+func (s *subject) lastLines(ctx context.Context) []string {
+	if s.rec.Log == nil {
 		return nil
 	}
 	select {
-	case <-l.gone:
+	case <-s.gone:
 	case <-ctx.Done():
 	case <-time.After(time.Second):
 	}
 	var b bytes.Buffer
-	if logfile.Copy(context.WithoutCancel(ctx), &b, filepath.Dir(l.o.dir.Path()), l.ID(), logfile.Reading{Last: 5}) != nil {
+	if logfile.Copy(context.WithoutCancel(ctx), &b, s.logs, s.rec.ID, logfile.Reading{Last: 5}) != nil {
 		return nil
 	}
 	var lines []string

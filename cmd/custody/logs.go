@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,11 +17,12 @@ import (
 func logsCommand() *cobra.Command {
 	var follow bool
 	var lines int
+	var b bound
 	c := &cobra.Command{
 		Use: "logs ID|NAME", Short: "Print what a launch has written",
 		Long: `logs prints the output of a launch that 'custody start' began, from its log of
 bounded size: the oldest that is kept first. With --follow it goes on, and ends
-when the launch has ended and all is printed.
+when the launch has ended and all is printed, or when custody's own parent dies.
 
 Lines that begin with "[custody: " are not the command's: they tell how much
 output a full disk lost, or was rotated away before it could be printed. With
@@ -43,7 +45,10 @@ output a full disk lost, or was rotated away before it could be printed. With
 			if global.json {
 				to = rows
 			}
-			err := custody.Logs(c.Context(), args[0], to, opt)
+			b.noParent = b.noParent || !follow
+			err := b.wait(c.Context(), "logs", func(ctx context.Context) error {
+				return custody.Logs(ctx, args[0], to, opt)
+			})
 			if e := rows.flush(); err == nil {
 				err = e
 			}
@@ -53,6 +58,7 @@ output a full disk lost, or was rotated away before it could be printed. With
 			return err
 		},
 	}
+	b.add(c)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the launch has ended")
 	c.Flags().IntVarP(&lines, "lines", "n", -1, "print the last `N` lines only (default all)")
 	return c

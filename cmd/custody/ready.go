@@ -25,6 +25,42 @@ func (f *readyFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.keep, "keep-unready", false, "leave a launch running that did not become ready")
 }
 
+// readyCommand waits for a launch that somebody else started, or that was taken
+// over while it was loading.
+func readyCommand() *cobra.Command {
+	f, b := readyFlags{}, bound{}
+	c := &cobra.Command{
+		Use: "ready ID|NAME [WHAT...]", Short: "Wait until a launch is ready",
+		Long: `ready waits until a launch can be used, whoever started it, and prints its
+status. WHAT is port:N, an http URL or log:REGEXP, as of 'custody start --ready';
+where nothing is given it is every port that the launch has reserved.
+
+It fails at once when the command ends or a stranger listens on the port, ends
+with custody's own parent, and stops nothing.`,
+		Example: `  custody ready llama
+  custody ready llama http://127.0.0.1:8000/health --timeout 5m`,
+		Args: func(c *cobra.Command, args []string) error {
+			return one("launch", "custody ready llama")(c, args[:min(1, len(args))])
+		},
+		ValidArgsFunction: completeLaunch,
+		RunE: func(c *cobra.Command, args []string) error {
+			f.ready = args[1:]
+			ready, err := f.conditions(nil)
+			if err != nil {
+				return err
+			}
+			err = b.wait(c.Context(), "ready", func(ctx context.Context) error { return f.wait(ctx, args[0], ready) })
+			if err != nil {
+				return err
+			}
+			return printStatus(c.Context(), args[0])
+		},
+	}
+	b.add(c)
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait; 0 is without end")
+	return c
+}
+
 // conditions reads what to wait for.
 func (f *readyFlags) conditions(ports []int) ([]custody.Ready, error) {
 	var out []custody.Ready
@@ -47,11 +83,35 @@ func (f *readyFlags) conditions(ports []int) ([]custody.Ready, error) {
 	return out, nil
 }
 
-// await waits until the launch is ready, and stops it if it will not be.
-func (f *readyFlags) await(ctx context.Context, l *custody.Launch, ready []custody.Ready) error {
+// await waits until the launch is ready, and stops it if it will not be; but not
+// if its owner died meanwhile, or has changed: then it is not ours to stop.
+func (f *readyFlags) await(ctx context.Context, id custody.ID, ready []custody.Ready) error {
 	if len(ready) == 0 {
 		return nil
 	}
+	before, err := custody.StatusOf(ctx, id.String(), listOptions())
+	if err != nil {
+		return err
+	}
+	if err = f.wait(ctx, id.String(), ready); err == nil {
+		return nil
+	}
+	now, serr := custody.StatusOf(context.Background(), id.String(), listOptions())
+	if serr != nil {
+		return errors.Join(err, serr)
+	}
+	if f.keep || now.Owner != before.Owner {
+		return &exitError{exitFailed, fmt.Errorf("%w; it runs on, 'custody stop %s' ends it", err, id.Short())}
+	}
+	opt := custody.StopOptions{Dir: global.dir, AllowNetworkFS: global.net}
+	if _, serr := custody.Stop(context.Background(), id.String(), opt); serr != nil {
+		return errors.Join(err, serr)
+	}
+	return &exitError{exitFailed, fmt.Errorf("%w; it was stopped", err)}
+}
+
+// wait waits until the launch is ready.
+func (f *readyFlags) wait(ctx context.Context, launch string, ready []custody.Ready) error {
 	ctx, cancel := interruptible(ctx)
 	defer cancel()
 	if f.timeout > 0 {
@@ -59,30 +119,28 @@ func (f *readyFlags) await(ctx context.Context, l *custody.Launch, ready []custo
 		ctx, cancel = context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 	}
-	var err error
+	if len(ready) == 0 {
+		return f.told(custody.WaitReady(ctx, launch, listOptions()))
+	}
 	for _, r := range ready {
 		p := newProgress(false)
 		p.waitFor(r.String())
-		err = l.WaitReady(ctx, r)
+		err := custody.WaitReady(ctx, launch, listOptions(), r)
 		p.done()
 		if err != nil {
-			break
+			return f.told(err)
 		}
 	}
-	if err == nil {
-		return nil
-	}
+	return nil
+}
+
+// told tells what the launch said last, if it ended.
+func (f *readyFlags) told(err error) error {
 	var not *custody.NotReadyError
 	if errors.As(err, &not) && !global.json {
 		for _, line := range not.Log {
 			say("its log: %s", shownText(line))
 		}
 	}
-	if f.keep {
-		return &exitError{exitFailed, fmt.Errorf("%w; it runs on, 'custody stop %s' ends it", err, l.ID().Short())}
-	}
-	if _, serr := l.Stop(context.Background()); serr != nil {
-		return errors.Join(err, serr)
-	}
-	return &exitError{exitFailed, fmt.Errorf("%w; it was stopped", err)}
+	return err
 }

@@ -59,7 +59,7 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 			c.AddCommand(cmd)
 		}
 	}
-	add("Own:", runCommand(), startCommand(), stopCommand(), waitCommand(), releaseCommand(), adoptCommand(), forgetCommand())
+	add("Own:", runCommand(), startCommand(), stopCommand(), readyCommand(), waitCommand(), releaseCommand(), adoptCommand(), forgetCommand())
 	add("See:", lsCommand(), statusCommand(), logsCommand(), treeCommand(), explainCommand())
 	add("Care:", sweepCommand(), doctorCommand())
 	add("Learn:", demoCommand(), versionCommand(), manCommand())

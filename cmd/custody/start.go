@@ -119,33 +119,40 @@ func start(ctx context.Context, f startFlags, args []string) error {
 	}
 	begin := f.startCommand
 	if f.image != "" {
-		begin = func(ctx context.Context, o *custody.Owner, spec custody.Spec, _ []custody.Ready, args []string) (custody.ID, error) {
+		begin = func(ctx context.Context, o *custody.Owner, spec custody.Spec, args []string) (custody.ID, error) {
 			return f.containerFlags.start(ctx, o, f.launchFlags, spec, args)
 		}
 	}
-	id, err := begin(ctx, o, spec, ready, args)
+	id, err := begin(ctx, o, spec, args)
 	if err != nil {
 		return err
 	}
 	if pid != 0 {
+		// Before it is waited for: should that process be killed meanwhile, whoever
+		// comes after it must not find the launch taken by us.
+		if err := o.Close(); err != nil {
+			return err
+		}
 		opt := custody.AdoptOptions{Dir: global.dir, AllowNetworkFS: global.net, PID: pid}
 		if _, err := custody.Adopt(ctx, id.String(), opt); err != nil {
 			return fmt.Errorf("%w; the launch runs, 'custody stop %s' ends it", err, id.Short())
 		}
 	}
+	notReady := f.await(ctx, id, ready)
+	if err := errors.Join(notReady, o.Close()); err != nil {
+		return err
+	}
 	return printStatus(ctx, id.String())
 }
 
-// startCommand starts a command of ours, waits until it is ready, and lets go
-// of it.
-func (f *startFlags) startCommand(ctx context.Context, o *custody.Owner, spec custody.Spec, ready []custody.Ready, args []string) (custody.ID, error) {
+// startCommand starts a command of ours.
+func (f *startFlags) startCommand(_ context.Context, o *custody.Owner, spec custody.Spec, args []string) (custody.ID, error) {
 	cmd := f.command(o, spec, args)
 	if err := cmd.Start(); err != nil {
 		o.Close()
 		return custody.ID{}, startError(err)
 	}
-	notReady := f.await(ctx, cmd.Launch(), ready)
-	return cmd.Launch().ID(), errors.Join(notReady, o.Close())
+	return cmd.Launch().ID(), nil
 }
 
 // ownerPID reads the process on whose behalf something is owned.

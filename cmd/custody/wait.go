@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/custody-project/custody"
-	"github.com/custody-project/custody/foreground"
 	"github.com/spf13/cobra"
 )
 
 func waitCommand() *cobra.Command {
-	var noParent bool
+	var b bound
 	c := &cobra.Command{
 		Use: "wait ID|NAME", Short: "Wait until a launch has ended, and end as its command did",
 		Long: `wait waits until a launch has ended, whoever started it and whether or not
@@ -30,18 +27,11 @@ Of a launch that lingers only the command is waited for.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, cancel := interruptible(c.Context())
 			defer cancel()
-			if !noParent {
-				parent, release, err := foreground.WithParent(ctx)
-				if err != nil {
-					return fmt.Errorf("wait: %w; --no-parent waits without it", err)
-				}
-				defer release()
-				ctx = parent
-			}
-			x, err := custody.Wait(ctx, args[0], listOptions())
-			if cause := context.Cause(ctx); err != nil && errors.Is(cause, foreground.ErrParentDied) {
-				return fmt.Errorf("wait: %w; --no-parent waits on without it", cause)
-			}
+			var x custody.Exit
+			err := b.wait(ctx, "wait", func(ctx context.Context) (err error) {
+				x, err = custody.Wait(ctx, args[0], listOptions())
+				return err
+			})
 			if err != nil {
 				return err
 			}
@@ -56,6 +46,6 @@ Of a launch that lingers only the command is waited for.`,
 			return err
 		},
 	}
-	c.Flags().BoolVar(&noParent, "no-parent", false, "wait on when custody's own parent dies")
+	b.add(c)
 	return c
 }

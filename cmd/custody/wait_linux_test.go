@@ -15,7 +15,8 @@ import (
 	"github.com/custody-project/custody/internal/tree"
 )
 
-// Who waits for a launch ends with who waits for it, and the launch goes on.
+// What waits for a launch ends with the program that it waits for, and the launch
+// goes on.
 func TestWaitEndsWithItsParent(t *testing.T) {
 	tmp := t.TempDir()
 	dir, name := filepath.Join(tmp, "state"), filepath.Join(tmp, "custody")
@@ -31,16 +32,15 @@ func TestWaitEndsWithItsParent(t *testing.T) {
 	if out, err := exec.Command(name, argv...).CombinedOutput(); err != nil {
 		t.Fatalf("start: %v %s", err, out)
 	}
-	for _, flag := range []string{"", "--no-parent"} {
-		said, err := os.Create(filepath.Join(tmp, "said"+flag))
+	for _, flags := range [][]string{{"wait"}, {"wait", "--no-parent"}, {"logs", "--follow"}, {"ready", "log:never"}} {
+		verb, last := flags[0], flags[len(flags)-1]
+		said, err := os.Create(filepath.Join(tmp, "said"+verb+last[:1]))
 		if err != nil {
 			t.Fatal(err)
 		}
 		// sh is the parent; it says which child it has.
-		sh := exec.Command("sh", "-c", `"$@" & echo $!; wait`, "sh", name, "--dir", dir, "wait", "web")
-		if flag != "" {
-			sh.Args = append(sh.Args, flag)
-		}
+		sh := exec.Command("sh", "-c", `"$@" & echo $!; wait`, "sh", name, "--dir", dir, verb, "web")
+		sh.Args = append(sh.Args, flags[1:]...)
 		sh.Stderr = said
 		out, err := sh.StdoutPipe()
 		if err == nil {
@@ -67,13 +67,13 @@ func TestWaitEndsWithItsParent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		await(t, "the waiting", func() bool { return holds(pid, leader.PID) && (flag != "" || holds(pid, sh.Process.Pid)) })
+		await(t, "the waiting", func() bool { return last == "--no-parent" && holds(pid, leader.PID) || holds(pid, sh.Process.Pid) })
 		sh.Process.Kill()
 		sh.Wait()
-		if flag != "" {
+		if last == "--no-parent" {
 			time.Sleep(300 * time.Millisecond)
 			if !holds(pid, leader.PID) {
-				t.Errorf("with %s it does not wait on", flag)
+				t.Errorf("with --no-parent it does not wait on")
 			}
 			continue
 		}
@@ -81,7 +81,10 @@ func TestWaitEndsWithItsParent(t *testing.T) {
 			b, err := os.ReadFile(said.Name())
 			return err == nil && bytes.Contains(b, []byte("our parent has died"))
 		})
-		await(t, "the end of the waiting", func() bool { return !holds(pid, leader.PID) })
+		await(t, "the end of the waiting", func() bool {
+			open, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // none, also of a zombie
+			return len(open) == 0
+		})
 	}
 	if st, err := custody.StatusOf(t.Context(), "web", custody.ListOptions{Dir: dir}); err != nil || st.State != custody.StateRunning {
 		t.Errorf("the launch: %+v %v", st, err)

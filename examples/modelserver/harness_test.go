@@ -254,7 +254,7 @@ func (h *host) custody(v any, arg ...string) {
 
 func (h *host) launches() (ls []custody.LaunchInfo) {
 	h.t.Helper()
-	h.custody(&ls, "ls")
+	h.custody(&ls, "ls", "--all")
 	return ls
 }
 
