@@ -44,13 +44,17 @@ func ExampleOwner_Adopt() {
 	server, err := owner.Adopt(ctx, "llama") // of an earlier life of this program
 	if errors.Is(err, custody.ErrNotFound) {
 		cmd := owner.Command("llama-server", "--port", "8000")
-		cmd.Name = "llama"
+		cmd.Name, cmd.Ports = "llama", []int{8000} // nobody else's until the whole tree is gone
 		cmd.Kept, cmd.OnOwnerDeath = true, custody.Survive
 		err = cmd.Start()
 		server = cmd.Launch()
 	}
 	if err != nil {
 		log.Fatal(err) // another controller has it: the error says which process
+	}
+	err = server.WaitReady(ctx, custody.Ready{URL: "http://127.0.0.1:8000/health"}) // by a listener proven to be of its tree
+	if err != nil {
+		log.Fatal(err)
 	}
 	state, err := server.Wait(ctx) // its true end, also after an adoption
 	fmt.Println(state, err)

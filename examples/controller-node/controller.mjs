@@ -79,17 +79,17 @@ async function start() {
   return st;
 }
 
-/** Waits until the server takes connections. */
+/** Waits until the port is proven to be the server's, and the server takes connections there. */
 async function ready(st) {
-  for (; (st = await custody("status", st.id)).state === "running"; await sleep(50)) {
+  for (;;) {
+    await custody("ready", st.id);
     try {
       await promisify(execFile)("pg_isready", ["-q", "-h", "127.0.0.1", "-p", opt.port]);
       return log(`ready launch=${st.id.slice(0, 8)} pid=${st.pid} at 127.0.0.1:${opt.port}`);
     } catch {
-      over.signal.throwIfAborted();
+      await sleep(50, undefined, { signal: over.signal });
     }
   }
-  throw new Error(`server is not ready, and has ended (${st.exit ? how(st.exit) : st.reason}); see ${st.log?.path}`);
 }
 
 /** Keeps a server running until somebody stops it. */
