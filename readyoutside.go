@@ -2,6 +2,7 @@ package custody
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -15,12 +16,17 @@ import (
 // unambiguous start of it, or its name, as Launch.WaitReady does. Nothing given
 // means every port that the launch has reserved.
 //
-// The error matches ErrNotFound if no record names the launch, else it is as of
-// Launch.WaitReady, without the State.
+// The error matches ErrNotFound if no record names the launch,
+// errors.ErrUnsupported if it is a container, else it is as of Launch.WaitReady,
+// without the State.
 func WaitReady(ctx context.Context, launch string, opt ListOptions, ready ...Ready) error {
 	v, d, err := find(ctx, launch, opt)
 	if err != nil {
 		return err
+	}
+	if v.rec.Container != nil {
+		d.Close()
+		return fmt.Errorf("wait for launch %s: it is a container, whose listeners can't be proven from here: %w", v.rec.ID.Short(), errors.ErrUnsupported)
 	}
 	asked := &watch{dir: d, rec: v.rec, here: v.here}
 	defer asked.close()
