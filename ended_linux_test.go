@@ -159,3 +159,19 @@ func TestDeadProcessOwnsNothing(t *testing.T) {
 		t.Error("adopted on behalf of a dead process")
 	}
 }
+
+// There is nothing to hand out of a launch that has ended, and how it ended is
+// not given away for it.
+func TestEndedIsNotReleased(t *testing.T) {
+	dir := stateDir(t)
+	o := openOwner(t, custody.Options{Dir: dir})
+	id, _ := hasEnded(t, o, dir, "n")
+	must(t, o.Close())
+	if _, err := custody.Release(t.Context(), "n", custody.ListOptions{Dir: dir}); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("released: %v", err)
+	}
+	st, err := custody.StatusOf(t.Context(), id, custody.ListOptions{Dir: dir})
+	if err != nil || st.State != custody.StateExited || st.Exit == nil || st.Exit.Code != 7 {
+		t.Errorf("%+v, %v", st, err)
+	}
+}

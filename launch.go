@@ -112,7 +112,8 @@ func (l *Launch) Wait(ctx context.Context) (*os.ProcessState, error) {
 
 // Release hands the launch out of custody: it is recorded as released, and
 // neither a stop nor a sweep nor the owner's end touches it, until a command
-// that proves its identity takes it back (Adopt).
+// that proves its identity takes it back (Adopt). Of one that has ended the
+// error matches os.ErrProcessDone.
 func (l *Launch) Release(ctx context.Context) error {
 	if err := sweep.Release(ctx, l.o.dir, l.rec.ID); err != nil {
 		return fmt.Errorf("release launch %s: %w", l.ID().Short(), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
@@ -13,7 +14,8 @@ import (
 )
 
 // Release hands a launch out of custody: its record says so, its directories
-// are its own, and no stop or sweep touches it any more.
+// are its own, and no stop or sweep touches it any more. One that has ended is
+// refused: the error matches os.ErrProcessDone, and how it ended stays known.
 func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
 	release, err := d.HoldStop(ctx, id)
 	if err != nil {
@@ -22,7 +24,7 @@ func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
 	defer release()
 	var assets []ledger.Asset
 	err = d.Update(id, func(r *ledger.Record) {
-		if !r.Started() {
+		if !r.Started() || r.State == ledger.Ended {
 			return
 		}
 		// They stay in the record, for an Adopt to find them again.
@@ -36,7 +38,11 @@ func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
 	if err != nil {
 		return err
 	}
-	if rec.State != ledger.Released {
+	switch rec.State {
+	case ledger.Released:
+	case ledger.Ended:
+		return fmt.Errorf("it has ended, there is nothing to hand out; 'custody forget' takes its record away: %w", os.ErrProcessDone)
+	default:
 		return errors.New("it is not started yet")
 	}
 	var errs []error
