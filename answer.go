@@ -25,7 +25,7 @@ const answerTime = 5 * time.Second
 func localURL(s string) (*url.URL, int, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "http" || u.Host == "" || u.User != nil {
-		return nil, 0, errors.New("want port, port:N or an http URL, as in http://127.0.0.1:8000/health")
+		return nil, 0, errors.New("want port, port:N, log:REGEXP or an http URL, as in http://127.0.0.1:8000/health")
 	}
 	n := 80
 	if p := u.Port(); p != "" {

@@ -225,14 +225,15 @@ func weight(f proof.Finding) int {
 }
 
 func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Explanation, error) {
-	out := []Explanation{}
+	explains := map[ID][]Explanation{} // a name may have been another launch's before
 	var aside []SetAside
 	var found []visited
 	err := visit(ctx, opt, func(v visited) error {
 		if !v.matches(target) {
 			return nil
 		}
-		found = append(found, v)
+		// It may be met twice, where it was and where it moved to.
+		found = append(slices.DeleteFunc(found, func(f visited) bool { return f.rec.ID == v.rec.ID }), v)
 		v.tree.Full = true
 		s, err := v.tree.Look(true)
 		if err != nil {
@@ -240,6 +241,7 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 		}
 		defer s.Close()
 		id := v.rec.ID
+		var out []Explanation
 		for _, m := range s.Members {
 			args, _ := m.Proc.Command()
 			x := explained(m.Row.PID, m.Row.PPID, &id, v.rec.Name, args, m.Finding)
@@ -260,6 +262,7 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 			out = append(out, explained(pid, 0, &id, v.rec.Name, nil,
 				proof.Finding{Verdict: s.Verdict, Reason: s.Reason, Evidence: s.Evidence}))
 		}
+		explains[id] = out
 		return nil
 	}, &aside)
 	if err != nil {
@@ -269,7 +272,7 @@ func explainLaunch(ctx context.Context, target string, opt ListOptions) ([]Expla
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(out, func(x Explanation) bool { return *x.Launch != v.rec.ID }), nil
+	return explains[v.rec.ID], nil
 }
 
 func explained(pid, parent int, id *ID, name string, args []string, f proof.Finding) Explanation {
