@@ -153,19 +153,39 @@ func Adopt(ctx context.Context, launch string, opt AdoptOptions) (ID, error) {
 	return id, nil
 }
 
+// CanOwn returns nil if a process lives, so that something may be owned on its
+// behalf (AdoptOptions.PID). The error matches os.ErrProcessDone if it does not.
+func CanOwn(pid int) error {
+	p, err := openLiving(pid)
+	if err != nil {
+		return fmt.Errorf("process %d can own nothing: %w", pid, err)
+	}
+	return p.Close()
+}
+
+// openLiving opens a process that lives: a zombie is dead.
+func openLiving(pid int) (*host.Process, error) {
+	p, err := host.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	if ended, err := p.Exited(); err != nil || ended {
+		p.Close()
+		return nil, errors.Join(err, os.ErrProcessDone)
+	}
+	return p, nil
+}
+
 // onBehalf describes an owner that is a process without a lock of ours.
 func onBehalf(pid int, scope string, here host.Place) (ledger.OwnerRecord, error) {
 	if pid <= 0 {
 		return ledger.OwnerRecord{}, fmt.Errorf("process %d can own nothing; name the process on whose behalf the launch is taken", pid)
 	}
-	p, err := host.Open(pid)
+	p, err := openLiving(pid)
 	if err != nil {
 		return ledger.OwnerRecord{}, fmt.Errorf("on behalf of process %d: %w", pid, err)
 	}
 	defer p.Close()
-	if ended, err := p.Exited(); err != nil || ended {
-		return ledger.OwnerRecord{}, fmt.Errorf("on behalf of process %d: %w", pid, errors.Join(err, os.ErrProcessDone))
-	}
 	id, err := p.Identity()
 	if err != nil {
 		return ledger.OwnerRecord{}, fmt.Errorf("on behalf of process %d: %w", pid, err)

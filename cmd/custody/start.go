@@ -63,7 +63,8 @@ output and how it ends, until 'custody stop' removes it, or a sweep after it has
 ended. A container of the same name that is not ours is named and left alone.
 
 125 means custody failed or the launch did not become ready, 126 that the
-command can't be executed, 127 that it was not found: nothing runs then.`,
+command can't be executed, 127 that it was not found. Nothing runs then, unless
+the error says that it does.`,
 		Example: `  custody start --name llama --port 8000 --ready http://127.0.0.1:8000/health -- llama-server --port 8000
   custody start --name llama --port 8000 --ready port --replace -- llama-server --port 8000
   custody start --name db --own-dir /srv/scratch/db -- postgres -D /srv/scratch/db
@@ -111,6 +112,10 @@ func start(ctx context.Context, f startFlags, args []string) error {
 	if f.owner != "" {
 		if pid, err = ownerPID(f.owner); err != nil {
 			return err
+		}
+		// Before anything runs: afterwards there would be a launch of nobody's.
+		if err := custody.CanOwn(pid); err != nil {
+			return fmt.Errorf("owner: %w; name a process that lives, or parent", err)
 		}
 	}
 	o, err := f.open(ctx, "start")
