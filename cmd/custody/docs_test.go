@@ -19,7 +19,7 @@ This file is made by ` + "`go test ./cmd/custody -update`" + `; a test fails whe
 
 What was asked for goes to standard output, everything else to standard error. Colour, cut lines and a live line are
 for terminals; in a pipe everything is plain and whole. ` + "`NO_COLOR`" + ` is honoured. What a process or a record says
-of itself is shown with its control characters quoted.
+of itself is shown with its control characters quoted; what ` + "`run`" + ` and ` + "`logs`" + ` pass on is the command's own, as it is.
 
 A launch is named by its id, by at least the first four digits of it, or by its name. Verdicts are exactly ` + "`owned`" + `,
 ` + "`gone`" + `, ` + "`foreign`" + ` and ` + "`unsure`" + `; only ` + "`owned`" + ` is ever signalled.
@@ -31,9 +31,9 @@ A launch is named by its id, by at least the first four digits of it, or by its 
 | 0 | done |
 | 1 | something could not be ended, or records were set aside: not believed, nothing signalled for them, not deleted |
 | 125 | custody failed: bad flags, a missing command, an unknown id, an unreadable state directory, … |
-| 126 | ` + "`run`" + `: the command can't be executed |
-| 127 | ` + "`run`" + `: the command was not found |
-| other | ` + "`run`" + `: the command's own; a signal that ended it ends custody too, or gives 128 plus its number |
+| 126 | ` + "`run`, `start`" + `: the command can't be executed |
+| 127 | ` + "`run`, `start`" + `: the command was not found |
+| other | ` + "`run`, `wait`" + `: the command's own, or 128 plus the number of the signal that ended it; with ` + "`run`" + ` that signal ends custody too, where it can |
 
 ## Environment
 

@@ -14,6 +14,9 @@ var kinds = []struct {
 }{
 	{"not-found", "no record names the launch", custody.ErrNotFound},
 	{"name-held", "`start`, `run`: another launch of the scope has the name", custody.ErrNameHeld},
+	{"port-held", "`start`, `run`: somebody holds a port that the launch reserves; nothing was run", custody.ErrPortHeld},
+	{"environment", "`start`: something here would end the launch with its owner; nothing was run", custody.ErrEnvironment},
+	{"not-ready", "`start`: it did not become ready, and was stopped unless `--keep-unready`", custody.ErrNotReady},
 	{"taken", "`adopt`: a living owner has the launch", custody.ErrTaken},
 	{"port-held", "`start`, `run`: somebody else has a port; nothing was run", custody.ErrPortHeld},
 	{"not-ready", "`start`, `ready`: it ended, a stranger has its port, or the time was over", custody.ErrNotReady},
@@ -22,6 +25,7 @@ var kinds = []struct {
 	{"stopped-early", "it was stopped before it began; nothing runs", custody.ErrStoppedEarly},
 	{"no-log", "`logs`: the launch keeps no log", custody.ErrNoLog},
 	{"status-unknown", "`wait`: how the command ended can't be known any more", custody.ErrStatusUnknown},
+	{"no-log", "`logs`: the launch keeps no log", custody.ErrNoLog},
 	{"incomplete", "something could not be ended; the record is kept", custody.ErrIncomplete},
 	{"unsupported", "this system can't do it", errors.ErrUnsupported},
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -32,13 +33,12 @@ output a full disk lost, or was rotated away before it could be printed. With
 		Args:              one("launch", "custody logs llama"),
 		ValidArgsFunction: completeLaunch,
 		RunE: func(c *cobra.Command, args []string) error {
-			if lines < -1 {
-				return errors.New("logs: --lines wants a number of lines")
+			if lines < 0 {
+				return fmt.Errorf("logs: --lines %d: want a number of lines, 0 for none", lines)
 			}
-			opt := custody.LogOptions{Dir: global.dir, Scope: global.scope, AllowNetworkFS: global.net, Follow: follow,
-				Last: map[int]int{-1: 0, 0: -1}[lines]}
-			if lines > 0 {
-				opt.Last = lines
+			opt := custody.LogOptions{Dir: global.dir, Scope: global.scope, AllowNetworkFS: global.net, Follow: follow, Last: lines}
+			if lines == 0 && c.Flags().Changed("lines") {
+				opt.Last = -1
 			}
 			var to io.Writer = os.Stdout
 			rows := &jsonLines{out: os.Stdout}
@@ -60,7 +60,7 @@ output a full disk lost, or was rotated away before it could be printed. With
 	}
 	b.add(c)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the launch has ended")
-	c.Flags().IntVarP(&lines, "lines", "n", -1, "print the last `N` lines only (default all)")
+	c.Flags().IntVarP(&lines, "lines", "n", 0, "print the last `N` lines only (default all)")
 	return c
 }
 

@@ -10,6 +10,10 @@ import (
 
 func releaseCommand() *cobra.Command {
 	return changeCommand("release", "Hand a launch out of custody: no stop, sweep or owner's end touches it any more",
+		`release hands a launch out of custody: no stop, sweep or owner's end touches it
+any more, and its directories are its own. Its record stays, and says so, until
+'custody adopt' proves its identity and takes it back. A launch that has ended is
+refused.`,
 		"released %s; 'custody adopt' takes it back\n", custody.Release)
 }
 
@@ -45,12 +49,16 @@ of it.`,
 
 func forgetCommand() *cobra.Command {
 	return changeCommand("forget", "End a record that can't be judged here, on your word that nothing of it lives",
+		`forget ends the record of a launch, on your word that nothing of it lives: one of
+another machine or of a container that is gone, or one that has ended, whose exit
+status and log are of no use any more. The log goes; what else it owned is left
+as it is. It is refused while a proven member lives.`,
 		"forgot %s; what it owned is left as it is\n", custody.Forget)
 }
 
-func changeCommand(verb, short, done string, f func(context.Context, string, custody.ListOptions) (custody.ID, error)) *cobra.Command {
+func changeCommand(verb, short, long, done string, f func(context.Context, string, custody.ListOptions) (custody.ID, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: verb + " ID|NAME", Short: short, Args: one("launch", "custody "+verb+" NAME"),
+		Use: verb + " ID|NAME", Short: short, Long: long, Args: one("launch", "custody "+verb+" NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := f(c.Context(), args[0], listOptions())
 			if err != nil {

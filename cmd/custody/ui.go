@@ -10,7 +10,8 @@ package main
 //   - Colour, cut lines and a line that is written over are for terminals. In
 //     a pipe everything is plain and whole, unless --color=always.
 //   - What a process or a record says of itself is shown with its control
-//     characters quoted: it must not write on the user's terminal.
+//     characters quoted: it must not write on the user's terminal. Output that
+//     is only passed on (run, logs) is the command's own, as it is.
 //   - Box drawing and marks beyond ASCII only in a UTF-8 locale.
 
 import (
