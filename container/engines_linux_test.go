@@ -220,6 +220,10 @@ type between struct {
 	to   *server // nil: nobody answers
 	lose string  // the answer to requests whose path ends like this is lost, once
 	lost int
+
+	late  time.Duration // a create reaches the engine so much later, whether its asker lives or not
+	asked chan struct{} // gets a token for each such one
+	done  chan error    // and one when the engine has answered it
 }
 
 func stand(t *testing.T, to *server) *between {
@@ -229,7 +233,7 @@ func stand(t *testing.T, to *server) *between {
 	sock := filepath.Join(dir, "s")
 	l, err := net.Listen("unix", sock)
 	must(t, err)
-	b := &between{endpoint: "unix://" + sock, to: to}
+	b := &between{endpoint: "unix://" + sock, to: to, asked: make(chan struct{}, 9), done: make(chan error, 9)}
 	proxy := &httputil.ReverseProxy{
 		FlushInterval: -1,
 		ErrorLog:      log.New(io.Discard, "", 0),
@@ -253,8 +257,12 @@ func stand(t *testing.T, to *server) *between {
 	}
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
-		down := b.to == nil
+		down, late := b.to == nil, b.late
 		b.mu.Unlock()
+		if late > 0 && strings.HasSuffix(r.URL.Path, "/containers/create") {
+			b.delay(r, late)
+			panic(http.ErrAbortHandler)
+		}
 		if down {
 			panic(http.ErrAbortHandler)
 		}
@@ -263,6 +271,23 @@ func stand(t *testing.T, to *server) *between {
 	go srv.Serve(l)
 	t.Cleanup(func() { srv.Close(); os.RemoveAll(dir) })
 	return b
+}
+
+// delay hands a request on after some time.
+func (b *between) delay(r *http.Request, late time.Duration) {
+	body, _ := io.ReadAll(r.Body)
+	b.asked <- struct{}{}
+	time.Sleep(late)
+	next := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(b.to.endpoint, "unix://"))
+	}}}
+	resp, err := next.Post("http://engine"+r.URL.RequestURI(), r.Header.Get("Content-Type"), bytes.NewReader(body))
+	if err == nil {
+		if resp.Body.Close(); resp.StatusCode != http.StatusCreated {
+			err = errors.New(resp.Status)
+		}
+	}
+	b.done <- err
 }
 
 func (b *between) turn(to *server) {

@@ -94,6 +94,20 @@ type owner struct {
 // dead.
 func play(t *testing.T, o order, env ...string) *owner {
 	t.Helper()
+	w, out := begin(t, o, env...)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err == nil {
+		w.id = strings.TrimSpace(line)
+	}
+	if strings.HasPrefix(w.id, "error") {
+		t.Fatal(w.id)
+	}
+	return w
+}
+
+// begin starts an owner that starts a container.
+func begin(t *testing.T, o order, env ...string) (*owner, io.Reader) {
+	t.Helper()
 	b, err := json.Marshal(o)
 	must(t, err)
 	exe, err := os.Executable()
@@ -108,14 +122,7 @@ func play(t *testing.T, o order, env ...string) *owner {
 	must(t, c.Start())
 	w := &owner{cmd: c}
 	t.Cleanup(w.kill)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err == nil {
-		w.id = strings.TrimSpace(line)
-	}
-	if strings.HasPrefix(w.id, "error") {
-		t.Fatal(w.id)
-	}
-	return w
+	return w, out
 }
 
 // kill kills the owner and collects it.

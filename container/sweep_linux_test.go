@@ -175,6 +175,35 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
+// The engine makes the container only when its asker is dead and a sweep has
+// come: the sweep waits for it.
+func TestLateAnswer(t *testing.T) {
+	engines(t, func(t *testing.T, s *server) {
+		b := stand(t, s)
+		b.late = 2 * time.Second
+		dir := filepath.Join(t.TempDir(), "state")
+		spec := s.spec("wait")
+		spec.Endpoint, spec.Labels = b.endpoint, map[string]string{"late": "yes"}
+		w, _ := begin(t, order{Dir: dir, Alone: true, Spec: spec})
+		<-b.asked
+		w.kill()
+		rep := sweep(t, dir)
+		select {
+		case err := <-b.done:
+			must(t, err)
+		default:
+			t.Error("the sweep did not wait")
+			must(t, <-b.done)
+		}
+		if len(rep.Launches) != 1 || rep.Launches[0].Outcome != "gone" {
+			t.Errorf("sweep: %+v", rep)
+		}
+		if ids := s.labelled(t, "late=yes"); len(ids) > 0 || len(records(t, dir)) > 0 {
+			t.Errorf("containers %v and records %v are left", ids, records(t, dir))
+		}
+	})
+}
+
 // rewrite changes the only record.
 func rewrite(t *testing.T, dir string, change func(c map[string]any)) {
 	t.Helper()
@@ -231,12 +260,12 @@ func TestSwappedEngine(t *testing.T) {
 		w := play(t, order{Dir: dir, Alone: true, Spec: spec})
 		l := find(t, dir, w.id)
 		ready(t, l)
+		id := other.stranger(t, spec.Name, map[string]string{"custody.launch": w.id})
 		st, err := l.Status(context.Background()) // over a connection that lasts
 		if err != nil || st.State != custody.StateRunning {
 			t.Errorf("before: %+v, %v", st, err)
 		}
 		b.turn(other)
-		id := other.stranger(t, spec.Name, map[string]string{"custody.launch": w.id})
 		if st, err = l.Status(context.Background()); err != nil || st.State != custody.StateForeign {
 			t.Errorf("another engine: %+v, %v", st, err)
 		}
