@@ -175,3 +175,18 @@ func TestEndedIsNotReleased(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 }
+
+// A name that several have had means the last of them, whichever is met first.
+func TestExplainEnded(t *testing.T) {
+	dir := stateDir(t)
+	o := openOwner(t, custody.Options{Dir: dir})
+	last := ""
+	for range 5 {
+		last, _ = hasEnded(t, o, dir, "n")
+	}
+	must(t, o.Close())
+	xs, err := custody.Explain(t.Context(), "n", custody.ListOptions{Dir: dir})
+	if err != nil || len(xs) != 1 || xs[0].Launch.String() != last || xs[0].Verdict != custody.Gone {
+		t.Errorf("%+v, %v, want launch %s, gone", xs, err, last)
+	}
+}

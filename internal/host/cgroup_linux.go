@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,18 +45,11 @@ func CgroupBaseOf(pid int) (string, error) {
 		if m.FSType != "cgroup2" {
 			continue
 		}
-		rel := path
-		if m.Root != "/" {
-			var ok bool
-			if rel, ok = strings.CutPrefix(path, m.Root); !ok {
-				continue // a mount of a part we are not in
-			}
+		dir, ok := m.At(path)
+		if !ok {
+			continue // we are not in that part, or our cgroup lies outside of our cgroup namespace
 		}
-		if strings.Contains(rel, "..") {
-			continue // our cgroup lies outside of our cgroup namespace
-		}
-		dir := filepath.Join(m.Point, rel)
-		if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil && rel != "" && rel != "/" {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil && dir != m.Point {
 			return no("%s has no cgroup.kill (Linux 5.14)", dir)
 		}
 		if err := unix.Access(dir, unix.W_OK); err != nil {

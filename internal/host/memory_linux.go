@@ -32,26 +32,20 @@ func MemoryCgroupOf(pid int) MemoryCgroup {
 	}
 	path, name, fs, up := memoryPath(own)
 	for _, m := range ParseMountinfo(mounts) {
-		if m.FSType != fs || strings.Contains(path, "..") {
+		dir, ok := m.At(path)
+		if m.FSType != fs || !ok {
 			continue
-		}
-		rel := path
-		if m.Root != "/" {
-			var ok bool
-			if rel, ok = strings.CutPrefix(path, m.Root); !ok {
-				continue
-			}
 		}
 		// Below the last cgroup with the controller, that one counts.
 		for {
-			file := filepath.Join(m.Point, rel, name)
+			file := filepath.Join(dir, name)
 			if _, err := os.Stat(file); err == nil {
 				return MemoryCgroup(file)
 			}
-			if !up || rel == "/" || rel == "." || rel == "" {
+			if !up || dir == m.Point || dir == "/" {
 				break
 			}
-			rel = filepath.Dir(rel)
+			dir = filepath.Dir(dir)
 		}
 	}
 	return ""

@@ -3,6 +3,8 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -122,6 +124,17 @@ func ParseCgroup(b []byte) (string, error) {
 // Mount is one line of /proc/self/mountinfo.
 type Mount struct {
 	Root, Point, FSType string
+}
+
+// At returns where the mount shows a path of its file system; false if it shows
+// a part that the path is not in.
+func (m Mount) At(path string) (string, bool) {
+	root := strings.TrimSuffix(m.Root, "/")
+	rel, ok := strings.CutPrefix(path, root)
+	if !ok || rel != "" && rel[0] != '/' || slices.Contains(strings.Split(rel, "/"), "..") {
+		return "", false
+	}
+	return filepath.Join(m.Point, rel), true
 }
 
 // ParseMountinfo reads /proc/self/mountinfo, passing over lines it can't read.

@@ -83,6 +83,18 @@ garbage
 	}
 }
 
+func TestMountAt(t *testing.T) {
+	for _, c := range []struct{ root, path, want string }{
+		{"/", "/", "/x"}, {"/", "/a/b", "/x/a/b"}, {"/a", "/a", "/x"}, {"/a", "/a/b", "/x/b"},
+		{"/a", "/ab", ""}, {"/a", "/b", ""}, {"/", "/../b", ""}, {"/a", "/a/../b", ""}, {"/", "/a..b", "/x/a..b"},
+	} {
+		got, ok := Mount{Root: c.root, Point: "/x"}.At(c.path)
+		if got != c.want || ok != (c.want != "") {
+			t.Errorf("%s of %s: %q %v, want %q", c.path, c.root, got, ok, c.want)
+		}
+	}
+}
+
 func FuzzMountinfo(f *testing.F) {
 	f.Add([]byte("/mnt/a b"))
 	f.Add([]byte("\\040\n - x"))
