@@ -58,7 +58,12 @@ func TestDocs(t *testing.T) {
 	example(t, &b, "error")
 	example(t, &b, "error-setaside")
 	b.WriteString("| kind | meaning |\n| --- | --- |\n")
+	told := map[string]bool{}
 	for _, k := range kinds {
+		if told[k.word] {
+			t.Errorf("kind %s is told twice", k.word)
+		}
+		told[k.word] = true
 		fmt.Fprintf(&b, "| `%s` | %s |\n", k.word, k.meaning)
 	}
 	b.WriteByte('\n')

@@ -119,15 +119,17 @@ func (f *readyFlags) wait(ctx context.Context, launch string, ready []custody.Re
 		ctx, cancel = context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 	}
+	step := func(what string, r ...custody.Ready) error {
+		p := newProgress(false)
+		defer p.done()
+		p.waitFor(what)
+		return custody.WaitReady(ctx, launch, listOptions(), r...)
+	}
 	if len(ready) == 0 {
-		return f.told(custody.WaitReady(ctx, launch, listOptions()))
+		return f.told(step("its ports"))
 	}
 	for _, r := range ready {
-		p := newProgress(false)
-		p.waitFor(r.String())
-		err := custody.WaitReady(ctx, launch, listOptions(), r)
-		p.done()
-		if err != nil {
+		if err := step(r.String(), r); err != nil {
 			return f.told(err)
 		}
 	}

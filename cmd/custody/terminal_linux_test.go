@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +142,17 @@ func waitForMembers(t *testing.T, dir string, n int) {
 	}
 }
 
+// freePort is a port that nobody has, for now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
 // On a terminal a start that waits says for what, in a line that goes away.
 func TestStartWaitsOnATerminal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
@@ -150,5 +163,13 @@ func TestStartWaitsOnATerminal(t *testing.T) {
 	}
 	if i := strings.LastIndex(shown, "\r\x1b[K"); i < 0 || strings.Contains(shown[i:], "waiting") || !strings.Contains(shown[i:], "running") {
 		t.Errorf("the line stays, or no result: %q", shown)
+	}
+	endAll(dir)
+	start := asCustody(t, dir, "start", "--name", "web", "--port", freePort(t), "--", "sleep", "60")
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if shown := onTerminal(t, asCustody(t, dir, "ready", "web", "--timeout", "1500ms")); !strings.Contains(shown, "\r\x1b[Kwaiting for its ports, ") {
+		t.Errorf("no live line: %q", shown)
 	}
 }
