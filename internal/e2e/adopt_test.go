@@ -449,6 +449,34 @@ func TestAdopt_Exit(t *testing.T) {
 	}
 }
 
+// A launch that lingers was taken over: how its leader ended is known while the
+// rest of it goes on.
+func TestAdopt_Linger(t *testing.T) {
+	each(t, []level{lineage}, func(t *testing.T, r *rig) {
+		c := r.owner()
+		c.start(spec{Args: r.prog("leader-dies", "-code", "7", "-after", "3s"), Name: "server", Kept: true, Survive: true, Linger: true})
+		w := r.watch(4)
+		c.kill()
+		c = r.owner()
+		a := c.mustAdopt("server")
+		w.alive("when it was taken over")
+		if got := a.ask(request{Do: "wait"}); got.Code != 7 {
+			t.Errorf("wait: %+v", got)
+		}
+		if x, code := r.waits("server")(); code != 7 {
+			t.Errorf("custody wait: %+v, exit %d", x, code)
+		}
+		st := r.status("server")
+		if st.State != custody.StateRunning || !st.LeaderGone || st.Exit == nil || st.Exit.Code != 7 || len(st.PIDs) != 3 {
+			t.Errorf("status: %+v", st)
+		}
+		w.alive("after the leader's end", "member")
+		since := time.Now()
+		a.stopsGone()
+		w.gone(since, grace+5*time.Second)
+	})
+}
+
 // The keeper is killed: the launch is still proven and can be stopped, and
 // nobody is told a status that nobody knows. While others of its group live the
 // kernel still knows the leader's.
