@@ -24,6 +24,9 @@ type OwnerInfo struct {
 	ID    ID   `json:"id"`
 	PID   int  `json:"pid"`
 	Alive bool `json:"alive"`
+
+	// Closed says that it ended in order, and left this on purpose.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // LaunchInfo is one launch as List shows it.

@@ -186,7 +186,7 @@ func (s Status) String() string {
 }
 
 func (v visited) ownerInfo() OwnerInfo {
-	return OwnerInfo{ID: v.owner.ID, PID: v.owner.Process.PID, Alive: v.alive}
+	return OwnerInfo{ID: v.owner.ID, PID: v.owner.Process.PID, Alive: v.alive, Closed: v.owner.Closed}
 }
 
 func (v visited) logInfo() *LogInfo {

@@ -14,7 +14,8 @@ func lsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ls", Short: "Show what is owned", Args: none,
 		Long: `ls shows every launch in the state directory, at which level it is contained,
-and whether its owner lives. MEMBERS counts the proven ones; "3+1?" means three,
+and whether its owner is alive, dead, or closed: it ended in order, and left the
+launch for somebody to adopt. MEMBERS counts the proven ones; "3+1?" means three,
 and one that something ties to the launch but nothing proves. It changes nothing.
 
 A launch that outlives its owner keeps its record for a day after it has ended,
@@ -107,8 +108,11 @@ func members(l custody.LaunchInfo) string {
 }
 
 func life(o custody.OwnerInfo) string {
-	if o.Alive {
+	switch {
+	case o.Alive:
 		return "alive"
+	case o.Closed:
+		return "closed"
 	}
 	return "dead"
 }

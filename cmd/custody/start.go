@@ -128,7 +128,13 @@ func start(ctx context.Context, f startFlags, args []string) error {
 			return f.containerFlags.start(ctx, o, f.launchFlags, spec, args)
 		}
 	}
+	p := newProgress(f.verbose)
+	p.waitFor("the start")
+	if f.replace {
+		p.waitFor(f.name + " and its ports to be free")
+	}
 	id, err := begin(ctx, o, spec, args)
+	p.done()
 	if err != nil {
 		return err
 	}

@@ -164,6 +164,12 @@ func TestStartWaitsOnATerminal(t *testing.T) {
 	if i := strings.LastIndex(shown, "\r\x1b[K"); i < 0 || strings.Contains(shown[i:], "waiting") || !strings.Contains(shown[i:], "running") {
 		t.Errorf("the line stays, or no result: %q", shown)
 	}
+	// Something that takes its time to go.
+	onTerminal(t, asCustody(t, dir, "start", "--name", "stays", "--phase", "TERM:1500ms", "--phase", "KILL:20s", "--ready", "log:up", "--",
+		"sh", "-c", "trap '' TERM; echo up; sleep 60 & wait; wait"))
+	if shown := onTerminal(t, asCustody(t, dir, "start", "--name", "stays", "--replace", "--", "sleep", "60")); !strings.Contains(shown, "\r\x1b[Kwaiting for stays and its ports to be free, ") {
+		t.Errorf("no live line: %q", shown)
+	}
 	endAll(dir)
 	start := asCustody(t, dir, "start", "--name", "web", "--port", freePort(t), "--", "sleep", "60")
 	if out, err := start.CombinedOutput(); err != nil {

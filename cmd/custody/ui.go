@@ -97,7 +97,7 @@ func (s *screen) word(w string) string {
 		return s.paint(w, text.FgYellow)
 	case "dead", "no":
 		return s.paint(w, text.FgRed)
-	case "gone", "exited", "released", "would-free":
+	case "gone", "exited", "released", "closed", "would-free":
 		return s.paint(w, text.Faint)
 	case "foreign", "survives":
 		return s.paint(w, text.FgCyan)
