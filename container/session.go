@@ -66,7 +66,7 @@ func sessionTo(ctx context.Context, endpoint string) (*session, error) {
 				s.dials.Add(1)
 				return c, err
 			}),
-			client.WithResponseHook(func(r *http.Response) {
+			client.WithHTTPResponseHook(func(r *http.Response) {
 				s.podman.Store(strings.HasPrefix(r.Header.Get("Server"), "Libpod/"))
 			}))
 		if err != nil {
