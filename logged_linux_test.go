@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/custody-project/custody"
 	"golang.org/x/sys/unix"
@@ -124,6 +125,7 @@ func TestLogIsBounded(t *testing.T) {
 		if n := size(); n > 3<<20 {
 			t.Fatalf("%d bytes of logs", n)
 		}
+		time.Sleep(time.Millisecond) // leave it the processor
 	}
 	if err := c.Wait(); err != nil {
 		t.Error(err)
