@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +37,6 @@ type server struct {
 	cmd      *exec.Cmd
 	done     chan struct{}
 	dir      string
-	mounts   []string
 }
 
 const (
@@ -82,13 +82,11 @@ func serve(t *testing.T, name string) *server {
 	in := func(n string) string { return filepath.Join(dir, n) }
 	switch name {
 	case "docker":
-		s.mounts = []string{in("data")}
 		s.cmd = exec.Command("timeout", "-k", "20", lifetime, "dockerd", "--iptables=false", "--bridge=none",
 			"--data-root", in("data"), "--exec-root", in("exec"), "-H", s.endpoint, "-p", in("pid"))
 	case "podman":
 		// Limits that it may set without CAP_SYS_RESOURCE, and Docker's
 		// runtime: crun refuses a host that has both kinds of cgroups.
-		s.mounts = []string{in("data/overlay")}
 		conf := "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n"
 		must(t, os.WriteFile(in("conf"), []byte(conf), 0o600))
 		s.cmd = exec.Command("timeout", "-k", "20", lifetime, "podman", "--runtime", "runc", "--root", in("data"), "--runroot", in("run"),
@@ -196,6 +194,12 @@ func endEngines() {
 		os.RemoveAll(filepath.Dir(path))
 	}
 	for _, s := range servers.up {
+		// What a failed test left; it would end by itself within a minute.
+		if l, err := s.cli.ContainerList(context.Background(), client.ContainerListOptions{All: true}); err == nil {
+			for _, c := range l.Items {
+				s.cli.ContainerRemove(context.Background(), c.ID, client.ContainerRemoveOptions{Force: true})
+			}
+		}
 		s.cli.Close()
 		s.cmd.Process.Signal(syscall.SIGTERM) // timeout hands it on
 		select {
@@ -204,10 +208,21 @@ func endEngines() {
 			s.cmd.Process.Kill()
 			<-s.done
 		}
-		for _, m := range s.mounts {
-			unix.Unmount(m, unix.MNT_DETACH)
-		}
+		unmountBelow(s.dir)
 		os.RemoveAll(s.dir)
+	}
+}
+
+// unmountBelow takes away what an engine mounted in its own directory, and
+// left there.
+func unmountBelow(dir string) {
+	b, _ := os.ReadFile("/proc/self/mountinfo")
+	lines := strings.Split(string(b), "\n")
+	slices.Reverse(lines) // the last one first
+	for _, l := range lines {
+		if f := strings.Fields(l); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
+			unix.Unmount(f[4], unix.MNT_DETACH)
+		}
 	}
 }
 
