@@ -21,6 +21,7 @@ const (
 
 type keeperArgs struct {
 	OwnerPID int `json:"owner_pid"`
+	Files    int `json:"files"` // descriptors handed over, the standard three too
 }
 
 // Keeper is an owner's handle of a launch's keeper.
@@ -59,7 +60,11 @@ func (k *Keeper) Forget() { k.proc.Close() }
 // the keeper leaves our session, which it must not on a terminal; survive, that
 // it is to be no child of ours.
 func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*os.File, log *os.File, self *host.Process, session, survive bool) (*Keeper, error) {
-	c, err := b.command("keeper", keeperArgs{OwnerPID: os.Getpid()}, "of", id.Short(), name)
+	files := keeperExtra + len(extra)
+	if log != nil {
+		files++
+	}
+	c, err := b.command("keeper", keeperArgs{OwnerPID: os.Getpid(), Files: files}, "of", id.Short(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -75,17 +80,17 @@ func (b Binary) StartKeeper(id proof.ID, name string, std [3]*os.File, extra []*
 		return nil, fmt.Errorf("start keeper: %w", err)
 	}
 	defer pidfd.Close()
-	files := append([]*os.File{theirs, pidfd}, extra...)
+	handed := append([]*os.File{theirs, pidfd}, extra...)
 	if log != nil {
-		files = append(files, log)
+		handed = append(handed, log)
 	}
 	k := &Keeper{Conn: newConn(ours), extra: len(extra), done: make(chan struct{})}
 	if survive && session && !adoptsOrphans() {
-		err = k.viaStarter(b, c, std, files)
+		err = k.viaStarter(b, c, std, handed)
 	} else {
 		setStdio(c, std)
 		c.Dir = "" // where we are, so that what is relative means the same; it leaves after the start
-		c.ExtraFiles = files
+		c.ExtraFiles = handed
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: session, Setpgid: !session}
 		CleanMask(func() { err = c.Start() })
 		if err == nil {

@@ -36,6 +36,7 @@ type kept struct {
 	started func()        // run once the owner knows of the start
 	heard   chan struct{} // closed when it has returned
 	log     *logging      // of the leader's output, if it is kept
+	foreign []int         // descriptors from above, which are the leader's only
 
 	mu      sync.Mutex
 	sendErr error
@@ -63,7 +64,7 @@ func keeper(raw []byte) int {
 		return 125
 	}
 	k := &kept{exited: make(chan uint32, 1), ownerDead: make(chan struct{}), child: make(chan struct{}, 1),
-		hurry: make(chan struct{}, 8), now: make(chan struct{}), severed: make(chan struct{}), heard: make(chan struct{})}
+		hurry: make(chan struct{}, 8), now: make(chan struct{}), severed: make(chan struct{}), heard: make(chan struct{}), foreign: strangers(a.Files)}
 	syscall.CloseOnExec(keeperControl)
 	k.conn = newConn(os.NewFile(keeperControl, "control"))
 	k.owner = host.FromFD(keeperOwner, a.OwnerPID)
@@ -284,5 +285,6 @@ func (k *kept) letGo() error {
 	for i := range k.spec.Extra {
 		unix.Close(keeperExtra + i)
 	}
+	closeAll(k.foreign)
 	return nil
 }

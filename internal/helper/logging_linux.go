@@ -115,6 +115,7 @@ func spare(raw []byte) int {
 		complain("spare: %v", err)
 		return 125
 	}
+	closeAll(strangers(spareKeeper + 1))
 	deaf()
 	settleDown()
 	k := host.FromFD(spareKeeper, a.Keeper)

@@ -193,6 +193,7 @@ func (a enterArgs) command() (*os.Process, error) {
 	for _, f := range files[3:] {
 		f.Close()
 	}
+	closeAll(strangers(a.Status + 1))
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for fd := range 3 {
 			unix.Dup3(int(null.Fd()), fd, 0)

@@ -119,6 +119,7 @@ func watchdog(raw []byte) int {
 		complain("watchdog: %v", err)
 		return 125
 	}
+	closeAll(strangers(watchdogReady + 1))
 	deaf()
 	owner := host.FromFD(watchdogOwner, a.OwnerPID)
 	syscall.CloseOnExec(watchdogControl)
