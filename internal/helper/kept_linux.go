@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -36,6 +37,7 @@ type kept struct {
 	started func()        // run once the owner knows of the start
 	heard   chan struct{} // closed when it has returned
 	log     *logging      // of the leader's output, if it is kept
+	extra   []*os.File    // the leader's further files
 	foreign []int         // descriptors from above, which are the leader's only
 
 	mu      sync.Mutex
@@ -183,8 +185,9 @@ func (k *kept) start() error {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	for i := range s.Extra {
 		syscall.CloseOnExec(keeperExtra + i)
-		c.ExtraFiles = append(c.ExtraFiles, os.NewFile(uintptr(keeperExtra+i), "extra"))
+		k.extra = append(k.extra, os.NewFile(uintptr(keeperExtra+i), "extra")) // closed in letGo, and by no collector
 	}
+	c.ExtraFiles = slices.Clone(k.extra)
 	attr := s.Attr.sys()
 	c.SysProcAttr = attr
 	join := ""
@@ -282,9 +285,10 @@ func (k *kept) letGo() error {
 			return fmt.Errorf("let go of the leader's files: %w", err)
 		}
 	}
-	for i := range k.spec.Extra {
-		unix.Close(keeperExtra + i)
+	for _, f := range k.extra {
+		f.Close()
 	}
+	k.extra = nil
 	closeAll(k.foreign)
 	return nil
 }
