@@ -303,6 +303,27 @@ func (o *Owner) Rewrite(r *Record) error {
 	return o.Write(r)
 }
 
+// Replace is Update where there is no room for a second record: the old one is
+// removed first. gone says that there is none now, since the new one could not
+// be written all the same.
+func (o *Owner) Replace(id proof.ID, change func(*Record)) (gone bool, err error) {
+	unlock, err := o.lockRange(id, rangeUpdate)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	r, err := o.Read(id)
+	if err != nil {
+		return false, err
+	}
+	change(r)
+	if err := o.root.Remove(id.String() + ".json"); err != nil {
+		return false, err
+	}
+	err = o.Write(r)
+	return err != nil, err
+}
+
 // Remove ends a record. A missing one is no error. It waits for a writer, and
 // one that comes later finds nothing to update: a record never rises again.
 func (o *Owner) Remove(id proof.ID) error {

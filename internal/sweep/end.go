@@ -328,7 +328,7 @@ func endRecord(d *ledger.Owner, rec *ledger.Record, opt Options, res *Result) er
 	if rec.OnOwnerDeath != ledger.Survive || !rec.Started() || rec.State == ledger.Released || opt.Failed {
 		return d.Remove(rec.ID)
 	}
-	err := d.Update(rec.ID, func(r *ledger.Record) {
+	ended := func(r *ledger.Record) {
 		r.State, r.EndedAt = ledger.Ended, time.Now().UTC()
 		if r.Exit == nil {
 			r.Exit = opt.Exit
@@ -337,13 +337,19 @@ func endRecord(d *ledger.Owner, rec *ledger.Record, opt Options, res *Result) er
 		if res.Hook != nil {
 			r.StopHook = res.Hook
 		}
-	})
+	}
+	err := d.Update(rec.ID, ended)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// A full disk: better a name that is free than an exit status.
-	res.Reason = fmt.Sprintf("how it ended could not be kept: %v", err)
-	return d.Remove(rec.ID)
+	// A full disk. What the record took is enough for what it becomes; should
+	// another program be quicker: better a name that is free than an exit status.
+	gone, err := d.Replace(rec.ID, ended)
+	if gone {
+		res.Reason = fmt.Sprintf("how it ended could not be kept: %v", err)
+		err = nil
+	}
+	return err
 }
 
 // Plan turns recorded phases into a stop plan.
