@@ -43,7 +43,7 @@ cross: ## everything compiles, on 32 and 64 bits
 		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit 1; \
 	done
 
-bench: ## the ratios of docs/performance.md, measured in one run
+bench: build ## the ratios of docs/performance.md, measured in one run
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/bench ./internal/bench
 	bin/bench $(BENCHARGS)
 

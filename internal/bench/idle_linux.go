@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -49,7 +51,18 @@ func (b *bench) idleHelpers() error {
 			}
 		}
 	}
-	time.Sleep(10 * time.Second) // the runtime's scavenger and the keeper's first notes
+	end, err := b.survivor(pids)
+	if err != nil {
+		return err
+	}
+	defer end()
+	// The runtime's scavenger, and the keeper's notes, of which the last comes
+	// after 34 s.
+	if settle := 45 * time.Second; b.quick {
+		time.Sleep(5 * time.Second)
+	} else {
+		time.Sleep(settle)
+	}
 	before := map[string]int{}
 	for what, pid := range pids {
 		if before[what], err = switches(pid); err != nil {
@@ -71,7 +84,7 @@ func (b *bench) idleHelpers() error {
 		return err
 	}
 	note(empty, fmt.Sprintf("%.1f MB private, %.0f wake-ups a minute", float64(kb)/1024, woken[empty]))
-	for _, what := range []string{"watchdog", "keeper"} {
+	for _, what := range []string{"watchdog", "keeper", survivorsKeeper, survivorsSpare} {
 		kb, err := private(pids[what])
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
@@ -80,6 +93,42 @@ func (b *bench) idleHelpers() error {
 		b.aim(woken[what] <= woken[empty]+2, what+", wake-ups a minute", fmt.Sprintf("%.0f", woken[what]), "≤ the empty one's + 2")
 	}
 	return nil
+}
+
+const (
+	survivorsKeeper = "keeper of custody start"
+	survivorsSpare  = "spare of custody start"
+)
+
+// survivor starts a launch as a user of the command does, whose helpers carry
+// everything that is linked into the command.
+func (b *bench) survivor(pids map[string]int) (end func(), err error) {
+	dir := filepath.Join(b.dir, "survivor")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	out, err := exec.Command(b.custody, "--dir", dir, "start", "--json", "--", "sleep", "200").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s start (make build makes it): %w", b.custody, err)
+	}
+	var st struct {
+		ID     string `json:"id"`
+		Keeper int    `json:"keeper_pid"`
+	}
+	if err := json.Unmarshal(out, &st); err != nil {
+		return nil, err
+	}
+	pids[survivorsKeeper] = st.Keeper
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if c, _ := os.ReadFile(f); strings.HasPrefix(string(c), "custody-spare\x00of\x00"+st.ID[:8]) {
+			pids[survivorsSpare], _ = strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		}
+	}
+	return func() { exec.Command(b.custody, "--dir", dir, "stop", st.ID).Run() }, nil
 }
 
 func children(pid int) ([]int, error) {

@@ -29,8 +29,9 @@ func main() {
 	only := flag.String("only", "start,death,sweep,idle", "parts to run")
 	quick := flag.Bool("quick", false, "few rounds: for trying the program, not for figures")
 	idle := flag.Duration("idle", time.Minute, "how long to watch idle helpers")
+	command := flag.String("custody", "bin/custody", "the command whose surviving launches are measured")
 	flag.Parse()
-	b := &bench{quick: *quick, idle: *idle}
+	b := &bench{quick: *quick, idle: *idle, custody: *command}
 	if err := b.run(strings.Split(*only, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -47,11 +48,12 @@ func main() {
 const roleEnv = "CUSTODY_BENCH_ROLE"
 
 type bench struct {
-	quick  bool
-	idle   time.Duration
-	dir    string // temporary, for state directories
-	tiny   string // path of the compiled members program
-	missed int
+	quick   bool
+	idle    time.Duration
+	custody string // path of the command
+	dir     string // temporary, for state directories
+	tiny    string // path of the compiled members program
+	missed  int
 }
 
 // rounds is n, or a few to try the program.

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -60,6 +61,10 @@ func Main() {
 // settleDown gives back what a helper needed to come up and, now that it only
 // waits, needs no more: mostly what the packages of the program made for it.
 func settleDown() { debug.FreeOSMemory() }
+
+// rouse is its opposite, for a helper that has a tree to end. Until then one
+// thread at a time is enough, and costs less memory.
+func rouse() { runtime.GOMAXPROCS(2) }
 
 // Binary is a program that can serve as helper.
 type Binary struct{ path string }
@@ -112,7 +117,7 @@ func (b Binary) command(role string, args any, title ...string) (*exec.Cmd, erro
 		Path: b.path,
 		Args: append([]string{"custody-" + role}, title...),
 		Dir:  "/",
-		Env:  []string{roleEnv + "=" + role, argsEnv + "=" + string(j), "GOMAXPROCS=2", "GOTRACEBACK=none"},
+		Env:  []string{roleEnv + "=" + role, argsEnv + "=" + string(j), "GOMAXPROCS=1", "GOTRACEBACK=none"},
 	}
 	for _, kv := range os.Environ() {
 		for _, keep := range []string{"PATH=", "HOME=", "TMPDIR=", "CUSTODY_DEBUG_WITHOUT=", "CUSTODY_TEST_CRASH=", "CUSTODY_TEST_PAUSE=", "GOCOVERDIR="} {

@@ -259,6 +259,7 @@ func (k *kept) noteMembers() {
 // end stops what is left and concludes, again and again if something can't be
 // ended; meanwhile orphans are still collected.
 func (k *kept) end(death bool) int {
+	rouse()
 	pause := time.Second
 	for len(k.hurry) > 0 {
 		<-k.hurry // meant for an earlier stop

@@ -148,6 +148,7 @@ func watchdog(raw []byte) int {
 		<-bye // the pipe's end is the second sign
 	}
 	death := host.StartNow() + 1
+	rouse()
 	crash.Here("watchdog-woken")
 	return sweepDead(a, death)
 }
