@@ -120,7 +120,7 @@ func (o *Owner) tenantOf(ctx context.Context, n int, claimed *ledger.PortClaimed
 				return t, err
 			}
 			if v != nil {
-				t.of(*v, fmt.Sprintf("is held by launch %s (%s)", shownLaunch(v.rec), h))
+				t.of(o.scope, *v, fmt.Sprintf("is held by launch %s (%s)", shownLaunch(v.rec), h))
 			}
 		}
 		if t.rec == nil {
@@ -140,7 +140,7 @@ func (o *Owner) tenantOf(ctx context.Context, n int, claimed *ledger.PortClaimed
 	if claimed != nil {
 		err := visit(ctx, o.listing(claimed.Holder.Scope), func(v visited) error {
 			if v.rec.ID == claimed.Holder.Launch {
-				t.of(v, fmt.Sprintf("is reserved for launch %s, which is not proven gone", shownLaunch(v.rec)))
+				t.of(o.scope, v, fmt.Sprintf("is reserved for launch %s, which is not proven gone", shownLaunch(v.rec)))
 			}
 			return nil
 		}, &[]SetAside{})
@@ -158,8 +158,8 @@ func (o *Owner) listing(scope string) ListOptions {
 	return ListOptions{Dir: o.store.Path(), Scope: scope, AllowNetworkFS: o.opt.AllowNetworkFS}
 }
 
-// of notes the launch that holds the port.
-func (t *tenant) of(v visited, how string) {
+// of notes the launch that holds the port, for who asks from a scope.
+func (t *tenant) of(scope string, v visited, how string) {
 	r := v.rec
 	t.rec, t.held.Launch, t.held.Name = r, r.ID, r.Name
 	t.left = !v.alive && r.OnOwnerDeath == ledger.Kill && r.State != ledger.Released
@@ -167,7 +167,7 @@ func (t *tenant) of(v visited, how string) {
 	switch {
 	case t.left:
 		remedy = "its owner has died; 'custody sweep' ends it, or says why it can't be"
-	case r.Name != "":
+	case r.Name != "" && r.Scope == scope: // names are a scope's own
 		remedy += ", or start under its name with --replace"
 	}
 	t.held.text = fmt.Sprintf("port %d %s; %s", t.held.Port, how, remedy)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,15 +13,29 @@ import (
 // Completion of what is owned. It only looks, and not for long: the user's
 // shell waits.
 
-// completeLaunch offers names, and the short ids of launches.
+// completeLaunch offers names, and the short ids of launches, those that have
+// ended too. A name means the last that had it.
 func completeLaunch(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(c, args, typed, true)
+}
+
+// completeLive is for commands that have nothing to do with what has ended.
+func completeLive(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return offer(c, args, typed, false)
+}
+
+func offer(c *cobra.Command, args []string, typed string, all bool) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var offers []string
-	for _, l := range owned(c) {
+	named := map[string]bool{}
+	ls := shown(owned(c), all)
+	slices.Reverse(ls) // the youngest first
+	for _, l := range ls {
 		what := shownCommand(l.Command)
-		if l.Name != "" && strings.HasPrefix(l.Name, typed) {
+		if l.Name != "" && !named[l.Name] && strings.HasPrefix(l.Name, typed) {
+			named[l.Name] = true
 			offers = append(offers, cobra.CompletionWithDesc(l.Name, l.State+": "+what))
 		}
 		id := l.ID.Short()
@@ -68,7 +83,9 @@ func completeFlags(root *cobra.Command) {
 	})
 	for _, c := range root.Commands() {
 		if strings.Contains(c.Use, "ID|NAME") && c.ValidArgsFunction == nil {
-			c.ValidArgsFunction = completeLaunch
+			if c.ValidArgsFunction = completeLive; c.Name() == "forget" {
+				c.ValidArgsFunction = completeLaunch
+			}
 		}
 		if c.Flags().Lookup("require") != nil {
 			c.RegisterFlagCompletionFunc("require", cobra.FixedCompletions([]string{"group", "lineage", "cgroup", "pidns"}, cobra.ShellCompDirectiveNoFileComp))

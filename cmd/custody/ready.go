@@ -32,8 +32,8 @@ func readyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "ready ID|NAME [WHAT...]", Short: "Wait until a launch is ready",
 		Long: `ready waits until a launch can be used, whoever started it, and prints its
-status. WHAT is port:N, an http URL or log:REGEXP, as of 'custody start --ready';
-where nothing is given it is every port that the launch has reserved.
+status. WHAT is port, port:N, an http URL or log:REGEXP, as of 'custody start
+--ready'. port is every port that the launch has reserved, as is nothing at all.
 
 It fails at once when the command ends or a stranger listens on the port, ends
 with custody's own parent, and stops nothing.`,
@@ -42,10 +42,12 @@ with custody's own parent, and stops nothing.`,
 		Args: func(c *cobra.Command, args []string) error {
 			return one("launch", "custody ready llama")(c, args[:min(1, len(args))])
 		},
-		ValidArgsFunction: completeLaunch,
+		ValidArgsFunction: completeLive,
 		RunE: func(c *cobra.Command, args []string) error {
-			f.ready = args[1:]
-			ready, err := f.conditions(nil)
+			if f.ready = args[1:]; len(f.ready) == 0 {
+				f.ready = []string{"port"}
+			}
+			ready, err := f.conditions()
 			if err != nil {
 				return err
 			}
@@ -61,31 +63,35 @@ with custody's own parent, and stops nothing.`,
 	return c
 }
 
+// condition is one thing to wait for.
+type condition struct {
+	what  string
+	ready []custody.Ready // none: every port that the launch has reserved
+}
+
 // conditions reads what to wait for.
-func (f *readyFlags) conditions(ports []int) ([]custody.Ready, error) {
-	var out []custody.Ready
+func (f *readyFlags) conditions() ([]condition, error) {
+	if f.timeout < 0 {
+		return nil, fmt.Errorf("timeout of %v: want how long to wait, 0 for without end", f.timeout)
+	}
+	var out []condition
 	for _, s := range f.ready {
 		if s == "port" {
-			if len(ports) == 0 {
-				return nil, errors.New("ready port: which one? reserve it with --port, or name it, as in --ready port:8000")
-			}
-			for _, n := range ports {
-				out = append(out, custody.Ready{Port: n})
-			}
+			out = append(out, condition{"its ports", nil})
 			continue
 		}
 		r, err := custody.ParseReady(s)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, r)
+		out = append(out, condition{r.String(), []custody.Ready{r}})
 	}
 	return out, nil
 }
 
 // await waits until the launch is ready, and stops it if it will not be; but not
 // if its owner died meanwhile, or has changed: then it is not ours to stop.
-func (f *readyFlags) await(ctx context.Context, id custody.ID, ready []custody.Ready) error {
+func (f *readyFlags) await(ctx context.Context, id custody.ID, ready []condition) error {
 	if len(ready) == 0 {
 		return nil
 	}
@@ -111,7 +117,7 @@ func (f *readyFlags) await(ctx context.Context, id custody.ID, ready []custody.R
 }
 
 // wait waits until the launch is ready.
-func (f *readyFlags) wait(ctx context.Context, launch string, ready []custody.Ready) error {
+func (f *readyFlags) wait(ctx context.Context, launch string, ready []condition) error {
 	ctx, cancel := interruptible(ctx)
 	defer cancel()
 	if f.timeout > 0 {
@@ -119,17 +125,12 @@ func (f *readyFlags) wait(ctx context.Context, launch string, ready []custody.Re
 		ctx, cancel = context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 	}
-	step := func(what string, r ...custody.Ready) error {
-		p := newProgress(false)
-		defer p.done()
-		p.waitFor(what)
-		return custody.WaitReady(ctx, launch, listOptions(), r...)
-	}
-	if len(ready) == 0 {
-		return f.told(step("its ports"))
-	}
 	for _, r := range ready {
-		if err := step(r.String(), r); err != nil {
+		p := newProgress(false)
+		p.waitFor(r.what)
+		err := custody.WaitReady(ctx, launch, listOptions(), r.ready...)
+		p.done()
+		if err != nil {
 			return f.told(err)
 		}
 	}

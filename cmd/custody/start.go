@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/custody-project/custody"
@@ -104,7 +105,10 @@ func start(ctx context.Context, f startFlags, args []string) error {
 	spec.OnOwnerDeath, spec.Linger = custody.Survive, f.linger
 	spec.Log = &custody.LogSpec{MaxBytes: f.logSize, Files: f.logFiles}
 	spec.ScopeUnit, spec.AcceptEnvironment = f.scope, f.accept
-	ready, err := f.conditions(f.ports)
+	if slices.Contains(f.ready, "port") && len(f.ports) == 0 {
+		return errors.New("ready port: which one? reserve it with --port, or name it, as in --ready port:8000")
+	}
+	ready, err := f.conditions()
 	if err != nil {
 		return err
 	}

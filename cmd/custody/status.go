@@ -54,7 +54,11 @@ func (s *screen) status(st custody.Status) {
 	if c := st.Container; c != nil {
 		line += s.faint(" container " + shownText(c.Name) + " of " + shownText(c.Image))
 	} else if st.State == custody.StateRunning {
-		line += s.faint(" pid " + number(st.PID) + ", " + count(len(st.PIDs), "member", "members") + ", level " + string(st.Level))
+		pid := ""
+		if !st.LeaderGone {
+			pid = "pid " + number(st.PID) + ", "
+		}
+		line += s.faint(" " + pid + count(len(st.PIDs), "member", "members") + ", level " + string(st.Level))
 	}
 	s.printf("%s\n", line)
 	if h := st.StopHook; h != nil {

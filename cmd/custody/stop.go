@@ -28,7 +28,7 @@ what survived is listed with the reason.`,
 		Example: `  custody stop web
   custody stop 3f2a91c4 --phase INT:5s --phase TERM:10s --phase KILL:5s`,
 		Args:              one("launch", "custody stop web"),
-		ValidArgsFunction: completeLaunch,
+		ValidArgsFunction: completeLive,
 		RunE: func(c *cobra.Command, args []string) error {
 			ps, err := parsePhases(phases)
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 type Scope struct {
 	Name        string // ends in .scope
 	Description string
-	PIDs        []int         // our children, not yet collected, so that the numbers stay theirs
+	PIDs        []int         // nobody has collected them, so that the numbers stay theirs
 	Stop        time.Duration // between TERM and KILL if somebody stops the unit
 }
 
