@@ -220,3 +220,31 @@ func TestTidy(t *testing.T) {
 		}
 	}
 }
+
+// A file that is replaced may be missing from a listing for a moment: an
+// owner's directory is not removed under somebody who writes a record.
+func TestRemoveOwnerWaitsForWriters(t *testing.T) {
+	s := testStore(t)
+	o := testOwner(t, s)
+	r := goodRecord(o)
+	must(t, o.Write(r))
+	file := filepath.Join(o.Path(), r.ID.String()+".json")
+	unlock, err := o.lockRange(r.ID, rangeUpdate)
+	must(t, err)
+	must(t, os.Rename(file, filepath.Join(s.Path(), "away")))
+	got := make(chan error, 1)
+	go func() { got <- s.RemoveOwner(o) }()
+	select {
+	case err := <-got:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	must(t, os.Rename(filepath.Join(s.Path(), "away"), file))
+	unlock()
+	if err := <-got; !errors.Is(err, fs.ErrExist) {
+		t.Errorf("remove: %v", err)
+	}
+	if _, err := o.Read(r.ID); err != nil {
+		t.Errorf("the record: %v", err)
+	}
+}

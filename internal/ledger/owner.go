@@ -404,25 +404,45 @@ func (o *Owner) Untouched(age time.Duration) []proof.ID {
 	return old
 }
 
+// vacant returns an error that matches fs.ErrExist if the owner has records.
+func (o *Owner) vacant() error {
+	recs, odd, err := o.Records()
+	if n := len(recs) + len(odd); err == nil && n > 0 {
+		err = fmt.Errorf("owner %s: %d records left: %w", o.ID, n, fs.ErrExist)
+	}
+	return err
+}
+
 // RemoveOwner removes the directory of an owner whose records have all ended.
-// The lock must be held. It returns an error that matches fs.ErrExist if
-// something is left in it.
+// The owner's lock must be held, and none of its launches'. It returns an error
+// that matches fs.ErrExist if something is left in it, or somebody is at work
+// there.
 func (s *Store) RemoveOwner(o *Owner) error {
 	if o.lock == nil {
 		return fmt.Errorf("owner %s: remove without its lock", o.ID)
 	}
-	recs, odd, err := o.Records()
+	if err := o.vacant(); err != nil {
+		return err
+	}
+	// A listing may leave out a file that is replaced meanwhile (btrfs), so
+	// nobody writes during the look that counts.
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	release, err := o.holdAll(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", fs.ErrExist, err)
+	}
 	if err != nil {
 		return err
 	}
-	if len(recs)+len(odd) > 0 {
-		return fmt.Errorf("owner %s: %d records left: %w", o.ID, len(recs)+len(odd), fs.ErrExist)
+	defer release()
+	if err := o.vacant(); err != nil {
+		return err
 	}
 	// Out of sight first: a crash while its files are removed one by one must
 	// not leave a directory that looks like an owner's and can't be believed.
 	old := filepath.Join(o.Scope, oldPrefix+o.ID.String())
-	err = s.root.Rename(filepath.Join(o.Scope, o.ID.String()), old)
-	if err != nil {
+	if err := s.root.Rename(filepath.Join(o.Scope, o.ID.String()), old); err != nil {
 		return fmt.Errorf("owner %s: remove: %w", o.ID, err)
 	}
 	crash.Here("owner-old")

@@ -149,7 +149,18 @@ func (o *Owner) TryHoldStop(id proof.ID) (release func(), ok bool, err error) {
 	return release, err == nil, err
 }
 
+// holdAll keeps everybody from stopping launches of the owner and from writing
+// records. The caller holds none of these locks.
+func (o *Owner) holdAll(ctx context.Context) (release func(), err error) {
+	return o.holdRange(ctx, 0, 0, "owner "+o.ID.String()+": a launch is being stopped or written")
+}
+
 func (o *Owner) hold(ctx context.Context, id proof.ID, which int64) (func(), error) {
+	return o.holdRange(ctx, rangeOf(id, which), 1, "launch "+id.String()+": another process is stopping it")
+}
+
+// holdRange takes so many bytes of the lock file, all of them for 0.
+func (o *Owner) holdRange(ctx context.Context, start, n int64, busy string) (func(), error) {
 	// A descriptor of its own each time: such locks exclude open files, not
 	// processes, so this serialises goroutines as well.
 	f, err := o.root.OpenFile(lockFile, os.O_RDWR|openFlags, 0)
@@ -157,9 +168,9 @@ func (o *Owner) hold(ctx context.Context, id proof.ID, which int64) (func(), err
 		return func() {}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("launch %s: lock: %w", id, err)
+		return nil, fmt.Errorf("owner %s: lock: %w", o.ID, err)
 	}
-	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: rangeOf(id, which), Len: 1}
+	lk := unix.Flock_t{Type: unix.F_WRLCK, Start: start, Len: n}
 	pause := 200 * time.Microsecond
 	for {
 		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lk)
@@ -169,12 +180,12 @@ func (o *Owner) hold(ctx context.Context, id proof.ID, which int64) (func(), err
 		case unix.EAGAIN, unix.EACCES, unix.EINTR:
 		default:
 			f.Close()
-			return nil, fmt.Errorf("launch %s: lock: %w", id, err)
+			return nil, fmt.Errorf("owner %s: lock: %w", o.ID, err)
 		}
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("launch %s: another process is stopping it: %w", id, ctx.Err())
+			return nil, fmt.Errorf("%s: %w", busy, ctx.Err())
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, 20*time.Millisecond)

@@ -28,6 +28,7 @@ func flock(*os.File) error             { return errors.ErrUnsupported }
 func (o *Owner) lockRange(proof.ID, int64) (func(), error) {
 	return nil, errors.ErrUnsupported
 }
+func (o *Owner) holdAll(context.Context) (func(), error) { return nil, errors.ErrUnsupported }
 
 // HoldStop is not available on this system.
 func (o *Owner) HoldStop(context.Context, proof.ID) (func(), error) {

@@ -125,6 +125,7 @@ func Forget(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) 
 		err = d.ReleaseName(rec.Name, id)
 	}
 	err = errors.Join(err, d.ReleasePorts(rec.Ports, id), d.RemoveLog(id))
+	release()
 	if dead, _ := d.TryLock(); dead {
 		DropOwner(d)
 	}
