@@ -2,6 +2,8 @@ package sweep
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"time"
 
 	"github.com/custody-project/custody/internal/contain"
@@ -46,6 +48,48 @@ func triageContainer(r *ledger.Record, tree *contain.Tree, released bool, req Re
 		return res, true
 	}
 	return res, false
+}
+
+// endedContainer frees what a container left that was to live on and has ended.
+// It is never signalled: somebody may have started it again meanwhile.
+func endedContainer(ctx context.Context, d *ledger.Owner, r *ledger.Record, here host.Place, req Request) Result {
+	res := Result{ID: r.ID, Name: r.Name}
+	incomplete := func(err error) Result {
+		res.Outcome, res.Reason = string(stop.Incomplete), err.Error()
+		return res
+	}
+	release, err := hold(ctx, d, r.ID, here, r)
+	if err != nil {
+		return incomplete(err)
+	}
+	defer release()
+	now, err := d.Read(r.ID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return movedOn(d, r)
+	case err != nil:
+		return incomplete(err)
+	case now.State == ledger.Ended:
+		res.Verdict, res.Outcome, res.Reason = proof.Gone, Ended, "it has ended"
+		return res
+	case now.State == ledger.Released:
+		res.Verdict, res.Outcome, res.Reason = proof.Foreign, Released, "released from custody"
+		return res
+	}
+	res.Verdict, res.Outcome = proof.Gone, string(stop.Gone)
+	err = conclude(d, now, &res, req.Fork)
+	if err == nil {
+		return res
+	}
+	s, lerr := contain.Of(now, here, nil).Look(false)
+	if lerr == nil && s.Verdict == proof.Owned && s.Container.Live {
+		d.Update(r.ID, func(r *ledger.Record) { r.Exit = nil }) // it was to be removed: of an earlier run
+		res.Verdict, res.Outcome, res.Reason = s.Verdict, Survives, s.Reason
+		res.Exit = nil
+		return res
+	}
+	res.Verdict = proof.Unsure
+	return incomplete(err)
 }
 
 // freeContainer removes the container of a launch that has ended, and keeps in
