@@ -292,7 +292,7 @@ func (v visited) takeOver(ctx context.Context, d *ledger.Owner, dirOf func() (*l
 		case r.State == ledger.Released:
 			return errors.New("it was released from custody meanwhile")
 		case !r.Started():
-			return errors.New("it has not started yet")
+			return errors.New("it has not started yet; what its owner left of it, 'custody sweep' ends")
 		}
 		return v.free(d) // whoever had the lock before us may own it now
 	})

@@ -295,7 +295,7 @@ func (o *Owner) endRecorded(note func(error)) {
 	}
 	var wg sync.WaitGroup
 	for _, r := range recs {
-		if known[r.ID] || r.OnOwnerDeath == ledger.Survive || r.State == ledger.Released {
+		if known[r.ID] || r.OnOwnerDeath == ledger.Survive && r.Started() || r.State == ledger.Released {
 			continue
 		}
 		wg.Go(func() {

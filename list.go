@@ -116,7 +116,7 @@ func launchInfo(v visited, s *contain.Sighting) LaunchInfo {
 			info.State = string(ledger.Exited)
 		}
 	}
-	if s.Verdict != proof.Owned && r.State != ledger.Released && r.State != ledger.Ended {
+	if s.Verdict != proof.Owned && r.State != ledger.Released && r.State != ledger.Ended && !(s.Verdict == proof.Gone && v.maybeStarting()) {
 		info.State = s.Verdict.String()
 	}
 	for _, p := range s.Suspects {

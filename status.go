@@ -26,7 +26,8 @@ type Status struct {
 	// State is running while a proven member lives, exited when the launch has
 	// ended and its leader's status is known, gone when it has ended and that
 	// is not known, foreign for a record of another machine or PID namespace,
-	// and unsure when something could not be asked (Reason says what).
+	// and unsure when something could not be asked, or it has not started yet
+	// (Reason says what).
 	State  string `json:"state"`
 	Reason string `json:"reason,omitempty"`
 
@@ -157,6 +158,10 @@ func (v visited) status(s *contain.Sighting) Status {
 		}
 	case r.State == ledger.Released:
 		st.State, st.Reason = StateForeign, "released from custody"
+	case s.Verdict == proof.Gone && v.maybeStarting():
+		st.State, st.Reason = StateUnsure, "it has not started yet"
+	case s.Verdict == proof.Gone && !r.Started():
+		st.State, st.Reason = StateGone, "it was never started, and its owner has died"
 	case s.Verdict == proof.Gone && st.Exit != nil:
 		st.State = StateExited
 	case s.Verdict == proof.Gone:
@@ -172,6 +177,11 @@ func (v visited) status(s *contain.Sighting) Status {
 		st.State, st.Reason = StateUnsure, s.Reason
 	}
 	return st
+}
+
+// maybeStarting reports whether somebody lives who may be about to start it.
+func (v visited) maybeStarting() bool {
+	return !v.rec.Started() && (v.alive || v.kept == proof.Yes)
 }
 
 // String returns one line for people: "running", "exited (exit status 7)".

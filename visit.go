@@ -136,11 +136,20 @@ func only(launch string, found []visited, aside []SetAside) (visited, error) {
 }
 
 // living leaves out what held the name and has ended, but for the last of them
-// if nothing else is meant.
+// if nothing else is meant, and what waits for the name while another has it.
 func living(name string, found []visited) []visited {
 	var live []visited
 	var last *visited
+	holds := map[string]bool{} // scopes in which a launch that began has the name
+	for _, v := range found {
+		if v.rec.Name == name && v.rec.Started() && v.rec.State != ledger.Ended {
+			holds[v.rec.Scope] = true
+		}
+	}
 	for i, v := range found {
+		if v.rec.Name == name && !v.rec.Started() && holds[v.rec.Scope] {
+			continue
+		}
 		if v.rec.State != ledger.Ended || v.rec.Name != name {
 			live = append(live, v)
 		} else if last == nil || v.rec.EndedAt.After(last.rec.EndedAt) {

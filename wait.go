@@ -108,7 +108,7 @@ func recognise(rec *ledger.Record, id *proof.Identity, here host.Place) (*host.P
 // open opens leader and keeper, once a leader is recorded.
 func (w *watch) open(ctx context.Context) error {
 	for pause := 10 * time.Millisecond; w.rec.Leader == nil; pause = min(2*pause, 200*time.Millisecond) {
-		began := w.ownerLives()
+		began := w.ownerLives() || w.keeperBegins()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -169,6 +169,18 @@ func (w *watch) read() (*ledger.Record, error) {
 func (w *watch) ownerLives() bool {
 	rec, err := w.dir.ReadOwner()
 	return err == nil && !rec.Closed && sweep.OwnerAlive(rec, w.here) != proof.No
+}
+
+// keeperBegins reports whether a keeper lives that may be about to write down
+// what it started: it does so without its owner.
+func (w *watch) keeperBegins() bool {
+	p, err := recognise(w.rec, w.rec.Keeper, w.here)
+	if err != nil {
+		return !errors.Is(err, os.ErrProcessDone)
+	}
+	defer p.Close()
+	gone, err := p.Exited()
+	return err != nil || !gone
 }
 
 // keeperLives reports whether the keeper may still write something down.

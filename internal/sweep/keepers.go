@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"errors"
 	"os"
 	"time"
 
@@ -62,6 +63,17 @@ func keeperLives(r *ledger.Record) bool {
 	defer p.Close()
 	exited, err := p.Exited()
 	return err == nil && !exited
+}
+
+// keeperDead reports whether a launch's keeper is known to have ended.
+func keeperDead(r *ledger.Record) bool {
+	p, err := host.Recognise(*r.Keeper)
+	if err != nil {
+		return errors.Is(err, os.ErrProcessDone)
+	}
+	defer p.Close()
+	exited, err := p.Exited()
+	return err == nil && exited
 }
 
 // Local reports whether a record was made in this boot and PID namespace. The

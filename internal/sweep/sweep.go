@@ -211,9 +211,15 @@ func (o *deadOwner) end(ctx context.Context, store *ledger.Store, here host.Plac
 			if unsettled(r, req) {
 				time.Sleep(settling)
 			}
-			if r.OnOwnerDeath == ledger.Survive && r.Container == nil {
-				results[i] = survivor(ctx, d, r, here, req)
-				return
+			if r.OnOwnerDeath == ledger.Survive {
+				switch {
+				case r.Container != nil && r.Started():
+					results[i] = endedContainer(ctx, d, r, here, req)
+					return
+				case r.Container == nil && !halfStarted(d, r):
+					results[i] = survivor(ctx, d, r, here, req)
+					return
+				}
 			}
 			opt := Options{Death: true, DeathTicks: req.DeathTicks, Known: r, Fork: req.Fork}
 			if req.Event != nil {
@@ -326,7 +332,7 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	case s.Verdict == proof.Foreign:
 		res.Outcome = string(stop.Foreign)
 		return res, true
-	case s.Verdict == proof.Owned && r.OnOwnerDeath == ledger.Survive:
+	case s.Verdict == proof.Owned && r.OnOwnerDeath == ledger.Survive && !halfStarted(d, r):
 		res.Outcome = Survives
 		return res, true
 	case req.DryRun:
@@ -408,6 +414,22 @@ func survivor(ctx context.Context, d *ledger.Owner, r *ledger.Record, here host.
 		}
 	}
 	return Result{ID: r.ID, Name: r.Name, Outcome: string(stop.Incomplete), Reason: "it is to live on, and can't be told to be gone"}
+}
+
+// halfStarted reports whether the start of a launch that was to live on came to
+// nothing: its dead owner's keeper died too, before it wrote down what it had
+// started. No start has returned it and nobody can adopt it, so it is ended as
+// what is to die with its owner.
+func halfStarted(d *ledger.Owner, r *ledger.Record) bool {
+	if r.Leader != nil || r.Container != nil {
+		return false
+	}
+	if now, err := d.Read(r.ID); err != nil || now.Leader != nil || now.Keeper == nil || !keeperDead(now) {
+		return false
+	}
+	// Dead by now: it writes no more.
+	now, err := d.Read(r.ID)
+	return err == nil && now.Leader == nil && now.State == ledger.Intent
 }
 
 // movedOn tells of a record that is not where it was: another owner has taken
