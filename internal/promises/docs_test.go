@@ -78,6 +78,34 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// docs/testing.md tells of every mechanism that can be taken away, and of none
+// that can't.
+func TestMechanismsPage(t *testing.T) {
+	page := read(t, "docs/testing.md")
+	_, page, _ = strings.Cut(page, "## Taking mechanisms away")
+	page, _, _ = strings.Cut(page, "\n## ")
+	told, taken := map[string]bool{}, map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(page, -1) {
+		told[m[1]] = true
+	}
+	use := regexp.MustCompile(`\bWithout\("([a-z]+)"\)`)
+	files(t, ".go", func(path string) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range use.FindAllStringSubmatch(string(b), -1) {
+			taken[m[1]] = true
+		}
+	})
+	if !reflect.DeepEqual(told, taken) || len(taken) < 5 {
+		t.Errorf("told %v\nin the code %v", told, taken)
+	}
+}
+
 // No promise is without a test.
 func TestEveryPromiseIsGuarded(t *testing.T) {
 	arch := read(t, "ARCHITECTURE.md")
