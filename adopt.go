@@ -312,21 +312,30 @@ func (v visited) settled(ctx context.Context, d *ledger.Owner) error {
 	}
 	// A moment in which something can't be told is no answer.
 	tree := contain.Of(v.rec, v.here, nil)
-	verdict, reason := proof.Unsure, ""
+	verdict, reason, runs := proof.Unsure, "", false
 	for end := time.Now().Add(2 * time.Second); verdict == proof.Unsure; time.Sleep(20 * time.Millisecond) {
 		s, err := tree.Look(true)
 		if err != nil {
 			return err
 		}
 		s.Close()
-		verdict, reason = s.Verdict, s.Reason
+		verdict, reason, runs = s.Verdict, s.Reason, s.Container != nil && s.Container.Live
 		if time.Now().After(end) || ctx.Err() != nil {
 			break
 		}
 	}
 	switch {
+	case verdict == proof.Owned && runs && !v.rec.Started():
+		// Its engine had started it, and its owner died before it could say so.
+		return d.Update(v.rec.ID, func(r *ledger.Record) {
+			if r.State == ledger.Intent && r.Container.ID != "" {
+				r.State = ledger.Running
+			}
+		})
 	case verdict == proof.Owned:
 		return nil
+	case verdict == proof.Unsure && ctx.Err() != nil:
+		return ctx.Err()
 	case verdict == proof.Gone && v.rec.Started():
 		if res := sweep.End(ctx, d, v.rec.ID, v.here, sweep.Options{Known: v.rec}); res.Outcome != string(stop.Gone) {
 			return errors.New(res.Reason)

@@ -145,6 +145,9 @@ func (v visited) status(s *contain.Sighting) Status {
 	}
 	st.ExitLost = st.Exit == nil && r.Keeper != nil && v.kept == proof.No && s.Verdict != proof.Foreign
 	switch {
+	case r.Container != nil && s.Verdict == proof.Owned && !s.Container.Live && v.maybeStarting():
+		st.Container = containerInfo(r, s)
+		st.State, st.Reason = StateUnsure, "it has not started yet: "+s.Reason
 	case r.Container != nil && st.container(r, s):
 	case s.Verdict == proof.Owned:
 		st.State = StateRunning

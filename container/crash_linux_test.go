@@ -101,7 +101,15 @@ func (s *server) crashAt(t *testing.T, step string, death custody.OnOwnerDeath) 
 		if len(rep.Launches) != 1 || rep.Launches[0].Outcome != "survives" {
 			t.Errorf("sweep: %+v", rep)
 		}
-		_, err := custody.Stop(context.Background(), spec.Name, custody.StopOptions{Dir: dir, Phases: spec.DeathPhases})
+		// Whoever comes next finds it by its name and goes on with it.
+		_, err := custody.Adopt(context.Background(), spec.Name, custody.AdoptOptions{Dir: dir, PID: os.Getpid()})
+		if err != nil {
+			t.Error(err)
+		}
+		if st, err := custody.StatusOf(context.Background(), spec.Name, custody.ListOptions{Dir: dir}); err != nil || st.State != custody.StateRunning || st.Owner.PID != os.Getpid() {
+			t.Errorf("status: %+v, %v", st, err)
+		}
+		_, err = custody.Stop(context.Background(), spec.Name, custody.StopOptions{Dir: dir, Phases: spec.DeathPhases})
 		must(t, err)
 	} else if len(rep.Incomplete()) > 0 {
 		t.Errorf("sweep: %+v", rep)
@@ -112,4 +120,28 @@ func (s *server) crashAt(t *testing.T, step string, death custody.OnOwnerDeath) 
 	if r := records(t, dir); len(r) > 0 && death == custody.Kill {
 		t.Errorf("records %v are left", r)
 	}
+}
+
+// One that its owner is about to start has neither ended nor gone.
+func TestStatusWhileItStarts(t *testing.T) {
+	engines(t, func(t *testing.T, s *server) {
+		dir := filepath.Join(t.TempDir(), "state")
+		spec := s.spec("deaf")
+		spec.Name, spec.OnOwnerDeath = "starting", custody.Kill
+		w, _ := begin(t, order{Dir: dir, Alone: true, Spec: spec}, "CUSTODY_TEST_PAUSE=owner/container-after-record=3s")
+		var st custody.Status
+		for end := time.Now().Add(30 * time.Second); st.Container == nil || st.Container.ID == ""; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("never made: %+v", st)
+			}
+			st, _ = custody.StatusOf(context.Background(), "starting", custody.ListOptions{Dir: dir})
+		}
+		if st.State != custody.StateUnsure || !strings.HasPrefix(st.Reason, "it has not started yet") {
+			t.Errorf("%+v", st)
+		}
+		w.kill()
+		if rep := sweep(t, dir); len(rep.Incomplete()) > 0 {
+			t.Errorf("sweep: %+v", rep)
+		}
+	})
 }
