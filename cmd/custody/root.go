@@ -76,7 +76,7 @@ func knownCommand(c *cobra.Command, args []string) error {
 	}
 	hint := ""
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = fmt.Sprintf(" did you mean 'custody %s'?", near[0])
+		hint = fmt.Sprintf(" did you mean 'custody %s'?", strings.Join(near, "' or 'custody "))
 	}
 	return fmt.Errorf("unknown command %q;%s 'custody --help' lists the commands", args[0], hint)
 }
