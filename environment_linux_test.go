@@ -199,3 +199,37 @@ func TestDoctorShowsTheEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// What is started inside a launch ends with that, though it is to survive.
+func TestSurvivorInALaunch(t *testing.T) {
+	dir := stateDir(t)
+	path, err := binary()
+	must(t, err)
+	start := func(name string, command ...string) []string {
+		return append([]string{"start", "--dir", dir, "--name", name, "--json", "--"}, command...)
+	}
+	if r := cli(t, nil, start("outside", "sleep", "60")...); r.code != 0 || strings.Contains(r.errOut, "inside launch") {
+		t.Errorf("outside: %+v", r)
+	}
+	said := filepath.Join(t.TempDir(), "said")
+	inner := start("inside", "sleep", "60")
+	r := cli(t, nil, start("outer", append([]string{"sh", "-c",
+		`said=$1; shift; "$@" >"$said.new" 2>&1; mv "$said.new" "$said"; exec sleep 60`, "sh", said, path}, inner...)...)...)
+	var outer struct{ ID string }
+	must(t, json.Unmarshal([]byte(r.out), &outer))
+	until(t, "the launch inside is started", func() bool { _, err := os.Stat(said); return err == nil })
+	b, err := os.ReadFile(said)
+	must(t, err)
+	if want := "warning: the launch may not outlive its owner: we are inside launch " + outer.ID[:8]; !strings.Contains(string(b), want) {
+		t.Errorf("inside: %s", b)
+	}
+	for _, name := range []string{"outer", "outside"} {
+		if r := cli(t, nil, "stop", "--dir", dir, name); r.code != 0 {
+			t.Errorf("stop: %+v", r)
+		}
+	}
+	if st := status(t, dir, "inside"); st.State == custody.StateRunning {
+		t.Errorf("it outlived the launch it was started in: %+v", st)
+		cli(t, nil, "stop", "--dir", dir, "inside")
+	}
+}

@@ -250,7 +250,12 @@ func (p *Process) Brand() (Brand, error) {
 	if err != nil {
 		return 0, err
 	}
-	v, ok, err := ParseRTTime(b)
+	return ParseBrand(b)
+}
+
+// ParseBrand finds the mark in a process's limits; 0 where there is none.
+func ParseBrand(limits []byte) (Brand, error) {
+	v, ok, err := ParseRTTime(limits)
 	if err != nil || !ok || v&brandBit == 0 || v >= 1<<63 {
 		return 0, err
 	}
@@ -374,11 +379,8 @@ func PeekBrand(pid int) Brand {
 	if err != nil || Without("brand") {
 		return 0
 	}
-	v, ok, err := ParseRTTime(b)
-	if err != nil || !ok || v&brandBit == 0 || v >= 1<<63 {
-		return 0
-	}
-	return Brand(v)
+	brand, _ := ParseBrand(b)
+	return brand
 }
 
 // PeekEnv returns a variable of whoever has the number now.

@@ -15,8 +15,8 @@ func (s Surroundings) Look(ctx context.Context, scope bool) []Finding {
 		return []Finding{
 			{Service, proof.Unknown, why, "mount /proc"},
 			{Session, proof.Unknown, why, "mount /proc"},
-			s.init(),
+			s.init(), s.launch(),
 		}
 	}
-	return []Finding{s.service(ctx, at, scope), s.session(ctx, at, scope), s.init()}
+	return []Finding{s.service(ctx, at, scope), s.session(ctx, at, scope), s.init(), s.launch()}
 }

@@ -1,6 +1,6 @@
 // Package unit knows what stands above an owner and ends more than the owner:
 // a service manager that clears a whole unit, a session that is cleared at
-// logout, a PID 1 that takes its container along. A launch that is to survive
+// logout, a PID 1 that takes its container along, a launch that we are in. A launch that is to survive
 // its owner is not started where they would end it, and can get a scope unit
 // of its own from a service manager (StartScope).
 //
@@ -39,6 +39,7 @@ const (
 	Service = "service unit"
 	Session = "login session"
 	Init    = "PID 1"
+	Launch  = "outer launch"
 )
 
 // Finding is what one of them does to a launch that is to survive.
