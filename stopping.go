@@ -36,7 +36,8 @@ func (l *Launch) Stop(ctx context.Context) (StopResult, error) {
 }
 
 // Kill is Stop with KILL as the only phase, and without the hook. A stop in
-// progress goes on with KILL at once.
+// progress goes on with KILL at once, unless another process is at it (the
+// keeper of an adopted launch whose leader has ended): that is waited for.
 func (l *Launch) Kill(ctx context.Context) (StopResult, error) {
 	return l.await(ctx, l.killLater())
 }

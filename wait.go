@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/custody-project/custody/internal/contain"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
 	"github.com/custody-project/custody/internal/stop"
@@ -317,11 +318,41 @@ func (l *Launch) watchAdopted() {
 	case err == nil && r.State == ledger.Ended:
 		l.finished(StopResult{ID: l.ID(), Name: l.Name(), Verdict: Gone, Outcome: string(stop.Gone), Reason: "it has ended",
 			Signalled: []int{}, Signals: []Sent{}, Survivors: []Survivor{}, Freed: []string{}})
+	case err == nil && r.Linger && l.rec.Container == nil:
+		l.lingerAlone(ctx)
 	case err == nil && (r.Linger || r.State == ledger.Released):
 	default:
 		<-l.stopLater(nil).done // nobody else ends what its leader left
 	}
 	<-ctx.Done() // the leader's handle is used until the launch is let go of
+}
+
+// lingerAlone concludes a launch that lingers and has no keeper any more, once
+// the last of its tree has ended or somebody has stopped it: else its name would
+// be held as long as its owner lives.
+func (l *Launch) lingerAlone(ctx context.Context) {
+	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
+		select {
+		case <-ctx.Done(): // it is gone, or the owner closes
+			return
+		case <-time.After(pause):
+		}
+		r, err := l.o.dir.Read(l.rec.ID)
+		ended := errors.Is(err, fs.ErrNotExist) || err == nil && r.State == ledger.Ended
+		if err == nil && !ended && r.State != ledger.Released {
+			// The second look knows which zombies the first one saw.
+			tree := contain.Of(r, l.o.here, nil)
+			for look := 0; look < 2 && !ended; look++ {
+				if s, err := tree.Look(true); err == nil {
+					ended = s.Verdict == proof.Gone
+					s.Close()
+				}
+			}
+		}
+		if ended {
+			<-l.stopLater(nil).done
+		}
+	}
 }
 
 // learnExit waits for the leader's end and makes its status known.

@@ -2,6 +2,7 @@ package custody
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"syscall"
 	"time"
@@ -106,7 +107,10 @@ func (l *Launch) awaitKeeper() {
 func (l *Launch) exitedWith(status uint32) {
 	state, err := l.o.helper.Mirror(status)
 	l.state, l.waitErr = state, err
-	if err == nil && !state.Success() {
+	switch {
+	case err != nil:
+		l.waitErr = fmt.Errorf("it ended (%s), which can't be told as os/exec does: %w", *exitOf(sweep.ExitOf(status)), err)
+	case !state.Success():
 		l.waitErr = &exec.ExitError{ProcessState: state}
 	}
 	close(l.exited)
@@ -139,9 +143,14 @@ func (l *Launch) keeperDied(known *bool) {
 			close(l.exited)
 		}
 	}
-	if l.rec.OnOwnerDeath == ledger.Survive && !l.rec.Linger && l.ctx.Err() == nil && !l.isGone() && !l.outOfCustody() {
-		<-l.stopLater(nil).done // nobody else ends what its leader left
+	if l.rec.OnOwnerDeath != ledger.Survive || l.ctx.Err() != nil || l.isGone() || l.outOfCustody() {
+		return
 	}
+	if l.rec.Linger {
+		l.lingerAlone(l.ctx)
+		return
+	}
+	<-l.stopLater(nil).done // nobody else ends what its leader left
 }
 
 // lastWords waits for the end of a leader whose keeper died. The status of a
