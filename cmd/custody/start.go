@@ -36,7 +36,7 @@ it ends. Its output goes to a log of bounded size.
 start returns once the command was executed and its record is complete, and
 prints it. From then on 'custody status', 'logs', 'wait' and 'stop' know it by
 its id or name. When the command has ended what is left of its tree is stopped;
-how it ended is kept for a day.
+how it ended is kept for a day, of the last 20 of its name.
 
 Where something here would end it with its owner, the unit of a service manager
 or a PID 1 that ends with us, start refuses, with the reason and the remedy;

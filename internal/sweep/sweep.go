@@ -36,6 +36,7 @@ type Report struct {
 	Results []Result
 	Odd     []ledger.Odd // entries set aside: never believed, never deleted
 	Live    int          // owners that are alive, whose launches were not touched
+	remains []remains
 }
 
 // parallel bounds how many launches end at once: a stop mostly waits.
@@ -87,6 +88,9 @@ func Sweep(ctx context.Context, store *ledger.Store, here host.Place, req Reques
 		}
 	}
 	flush()
+	if !req.DryRun {
+		forgetSurplus(store, rep.remains, &rep)
+	}
 	for _, scope := range scopes {
 		if !req.DryRun {
 			// Litter is no reason to fail, and the next sweep tries again.
@@ -232,6 +236,11 @@ func (o *deadOwner) end(ctx context.Context, store *ledger.Store, here host.Plac
 		}()
 	}
 	wg.Wait()
+	for i, r := range recs {
+		if results[i].Outcome == Ended && d.Has(r.ID) {
+			rep.remains = append(rep.remains, remains{d.Scope, r.Name, d.ID, r.ID, r.EndedAt, len(rep.Results) + i})
+		}
+	}
 	rep.Results = append(rep.Results, results...)
 	endKeepers(recs, results, here)
 	if !req.DryRun {
@@ -377,10 +386,6 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	}
 	return res, false
 }
-
-// KeptEnded is how long the record of a launch that has ended is kept for who
-// may ask how.
-const KeptEnded = 24 * time.Hour
 
 // forgetEnded removes what a living owner keeps of launches that ended long
 // ago: it may live for months.
