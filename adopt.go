@@ -363,5 +363,6 @@ func (v visited) free(d *ledger.Owner) error {
 	if rec.Closed {
 		return nil
 	}
-	return &TakenError{Launch: v.rec.ID, Owner: rec.ID, PID: rec.Process.PID, Command: rec.Command, self: rec.Process.PID == os.Getpid()}
+	return &TakenError{Launch: v.rec.ID, Owner: rec.ID, PID: rec.Process.PID, Command: rec.Command, self: rec.Process.PID == os.Getpid(),
+		kill: v.rec.OnOwnerDeath != ledger.Survive}
 }

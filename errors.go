@@ -34,9 +34,11 @@ var (
 	// stopped, by its name or id, before its command began. Nothing runs.
 	ErrStoppedEarly = errors.New("it was stopped before it began")
 
-	// ErrStatusUnknown is returned by Wait if the keeper was killed and the
-	// kernel can't tell the leader's exit status (Linux before 6.15).
-	ErrStatusUnknown = errors.New("exit status unknown: the keeper died")
+	// ErrStatusUnknown is matched by the error of a Wait for what ended unseen:
+	// its keeper was killed and the kernel could not tell any more (it can for
+	// who held the leader's handle, Linux 6.15), the machine was started anew,
+	// or a container was removed by somebody else.
+	ErrStatusUnknown = errors.New("exit status unknown: nobody who could tell it was left")
 
 	// ErrClosed is returned by the methods of a closed Owner.
 	ErrClosed = errors.New("owner is closed")
@@ -111,7 +113,7 @@ type TakenError struct {
 	Launch, Owner ID
 	PID           int      // of the owner
 	Command       []string // of the owner: its program's name
-	self          bool
+	self, kill    bool
 }
 
 func (e *TakenError) Error() string {
@@ -122,7 +124,11 @@ func (e *TakenError) Error() string {
 	if e.self {
 		who = "another owner in this process"
 	}
-	return fmt.Sprintf("launch %s is owned by %s, which is alive; it can be adopted once that has ended or closed", e.Launch.Short(), who)
+	when := "it can be adopted once that has ended or closed"
+	if e.kill {
+		when = "it ends with its owner, so nobody else can have it"
+	}
+	return fmt.Sprintf("launch %s is owned by %s, which is alive; %s", e.Launch.Short(), who, when)
 }
 
 // Is matches ErrTaken.
