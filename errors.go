@@ -76,7 +76,7 @@ func (e *IncompleteError) Error() string {
 		}
 		fmt.Fprintf(&b, "process %d %s", s.PID, s.Why)
 	}
-	b.WriteString("; its record is kept, try again or run 'custody sweep' later")
+	b.WriteString("; its record is kept, stop it again to go on")
 	return b.String()
 }
 

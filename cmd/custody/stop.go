@@ -75,7 +75,7 @@ func reportStop(res custody.StopResult, err error, interrupted bool) error {
 		if interrupted {
 			what = "interrupted, " + count(len(res.Survivors), "process lives", "processes live")
 		}
-		return &exitError{exitIncomplete, fmt.Errorf("stop %s: %s; its record is kept, try again or run 'custody sweep' later",
+		return &exitError{exitIncomplete, fmt.Errorf("stop %s: %s; its record is kept, stop it again to go on",
 			res.ID.Short(), what)}
 	}
 	return err

@@ -339,7 +339,11 @@ func endRecord(d *ledger.Owner, rec *ledger.Record, opt Options, res *Result) er
 		}
 	}
 	err := d.Update(rec.ID, ended)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	if err == nil {
+		keepLast(d, rec.Name)
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	// A full disk. What the record took is enough for what it becomes; should

@@ -42,6 +42,35 @@ func surplus(all []remains) []remains {
 	})
 }
 
+// keepLast forgets what one owner has more of a name than is kept: it may live
+// for months, and no sweep looks at what it has.
+func keepLast(d *ledger.Owner, name string) {
+	if name == "" || len(d.Untouched(0)) <= KeptOfName {
+		return
+	}
+	recs, _, err := d.Records()
+	if err != nil {
+		return
+	}
+	var all []remains
+	for _, r := range recs {
+		if r.State == ledger.Ended && r.Name == name {
+			all = append(all, remains{name: name, launch: r.ID, at: r.EndedAt})
+		}
+	}
+	forgot := false
+	for _, r := range surplus(all) {
+		forgot = d.Remove(r.launch) == nil || forgot
+	}
+	if !forgot {
+		return
+	}
+	if store, err := ledger.OpenStoreOf(d); err == nil {
+		defer store.Close()
+		store.Tidy(d.Scope) // their logs
+	}
+}
+
 // forgetSurplus ends the records of what is more than is kept.
 func forgetSurplus(store *ledger.Store, all []remains, rep *Report) {
 	for _, r := range surplus(all) {
