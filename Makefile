@@ -49,7 +49,7 @@ bench: build ## the ratios of docs/performance.md, measured in one run
 
 mutants: ## broken builds, and the test that each turns red (MUTANTS=word for some)
 	$(GO) build -C tools -o ../bin/mutants ./mutants
-	bin/mutants . $(MUTANTS)
+	bin/mutants . $(if $(MUTANTS),"$(MUTANTS)")
 
 demo: ## a tree, its owner's death, and what is left
 	$(GO) run ./cmd/custody demo

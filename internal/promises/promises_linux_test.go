@@ -116,13 +116,16 @@ func TestLevelClaimedIsAchieved(t *testing.T) {
 	}
 	defer o.Close()
 	ran := filepath.Join(t.TempDir(), "ran")
-	c := o.Command("touch", ran)
-	c.Require = custody.LevelJob
-	if err := c.Start(); !errors.Is(err, custody.ErrLevel) {
-		t.Errorf("level job on Linux: %v, want ErrLevel", err)
-	}
-	if _, err := os.Stat(ran); err == nil {
-		t.Error("the command ran below the level it required")
+	for _, kept := range []bool{false, true} {
+		c := o.Command("touch", ran)
+		c.Kept, c.Require = kept, custody.LevelJob
+		if err := c.Start(); !errors.Is(err, custody.ErrLevel) {
+			t.Errorf("level job on Linux, kept %v: %v, want ErrLevel", kept, err)
+			c.Wait()
+		}
+		if _, err := os.Stat(ran); err == nil {
+			t.Errorf("kept %v: the command ran below the level it required", kept)
+		}
 	}
 	for _, kept := range []bool{false, true} {
 		c := o.Command("sleep", "60")
