@@ -46,6 +46,7 @@ func call(h ledger.StopHook, env []string, fork Fork, now <-chan struct{}, begun
 			begun(id)
 		}
 	}
+	held := err == nil
 	ended, killed := make(chan struct{}), make(chan string, 1)
 	go func() {
 		why := ""
@@ -56,7 +57,7 @@ func call(h ledger.StopHook, env []string, fork Fork, now <-chan struct{}, begun
 		case <-now:
 			why = "it was cut short and killed"
 		}
-		if why != "" && err == nil {
+		if why != "" && held {
 			stop.EndChild(p)
 		}
 		killed <- why
