@@ -108,8 +108,12 @@ func (c *controller) find(ctx context.Context) (*custody.Launch, error) {
 	}
 	select {
 	case <-l.Gone():
-		_, err := l.Wait(ctx)
-		log.Printf("server had ended: %v", err)
+		how, err := l.Wait(ctx)
+		if err == nil {
+			log.Printf("server had ended: %v", how)
+		} else {
+			log.Printf("server had ended: %v", err)
+		}
 		return nil, nil
 	default:
 		return l, nil
