@@ -57,9 +57,12 @@ func Explain(ctx context.Context, target string, opt ListOptions) ([]Explanation
 }
 
 func explainPID(ctx context.Context, pid int, opt ListOptions) (Explanation, error) {
+	if pid < 1 {
+		return Explanation{}, fmt.Errorf("explain: %d is no pid", pid)
+	}
 	x := Explanation{PID: pid, Verdict: proof.Foreign, Reason: "no record names it or anything it descends from", Evidence: []Evidence{}}
-	if pid <= 1 {
-		x.Reason = "pids up to 1 are never a launch's"
+	if pid == 1 {
+		x.Reason = "process 1 is never a launch's"
 		return x, nil
 	}
 	p, err := host.Open(pid)

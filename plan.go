@@ -129,11 +129,14 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 		rec.Level = contain.Process
 	}
 	missing := "lineage needs a kept launch (Kept)"
+	if s.Require == LevelJob {
+		missing = "job objects are Windows' own"
+	}
 	if s.Require == LevelPIDNS {
 		if !s.Kept {
 			missing = "a PID namespace needs a kept launch (Kept)"
 		} else if err := host.CanNamespace(); err != nil {
-			missing = err.Error()
+			missing = lacking(err)
 		} else {
 			rec.Level = contain.PIDNS
 			return nil

@@ -52,7 +52,7 @@ func ParseLevel(s string) (Level, error) {
 	case LevelProcess, LevelGroup, LevelLineage, LevelCgroup, LevelPIDNS, LevelJob:
 		return l, nil
 	}
-	return "", fmt.Errorf("level %.40q: want process, group, lineage, cgroup, pidns or job", s)
+	return "", fmt.Errorf("level %.40q: want process, group, lineage, cgroup or pidns", s)
 }
 
 // OnOwnerDeath says what becomes of a launch whose owner died.
