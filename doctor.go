@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/custody-project/custody/internal/helper"
 	"github.com/custody-project/custody/internal/host"
@@ -125,12 +126,25 @@ func Doctor(opt Options) Diagnosis {
 	level(LevelLineage, ok && err == nil, "process handles and a helper", "call ServeHelper, or install the custody binary")
 	missing := ""
 	if cgErr != nil {
-		missing = cgErr.Error()
+		missing = lacking(cgErr)
 	}
 	ns := host.CanNamespace()
-	level(LevelPIDNS, ok && err == nil && ns == nil, fmt.Sprint(ns), "run as root, or allow user namespaces")
+	noNS := "process handles and a helper"
+	if ns != nil {
+		noNS = lacking(ns)
+	}
+	level(LevelPIDNS, ok && err == nil && ns == nil, noNS, "run as root, or allow user namespaces")
 	level(LevelCgroup, ok && base != "", missing, "run where a cgroup v2 directory is writable or delegated")
 	return d
+}
+
+// lacking says what is missing, for people: that it is unsupported they see.
+func lacking(err error) string {
+	text := err.Error()
+	for _, format := range []string{": %v", " (%v)"} {
+		text = strings.TrimSuffix(text, fmt.Sprintf(format, errors.ErrUnsupported))
+	}
+	return text
 }
 
 // System names the operating system and its kernel version.

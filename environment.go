@@ -42,7 +42,7 @@ func surroundings() []Check {
 	}
 	c := Check{Name: "scope unit", Answer: proof.Yes}
 	if whose, err := (unit.Surroundings{}).Manager(ctx); err != nil {
-		c.Answer, c.Detail, c.Remedy = proof.No, err.Error(), "only --scope-unit needs one"
+		c.Answer, c.Detail, c.Remedy = proof.No, lacking(err), "have a D-Bus with systemd's manager; only --scope-unit needs it"
 	} else {
 		c.Detail = "the " + whose + " service manager can be asked for one (--scope-unit)"
 	}

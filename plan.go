@@ -158,7 +158,7 @@ func (o *Owner) planLevel(s *Spec, asked contain.Asked, rec *ledger.Record) erro
 	if err == nil && !asked.Cgroup {
 		rec.Level, rec.Cgroup = contain.CgroupL, &ledger.Cgroup{Path: contain.CgroupPath(base, rec.ID)}
 	} else if err != nil && s.Require == LevelCgroup {
-		missing = err.Error()
+		missing = lacking(err)
 	}
 	if asked.Cgroup && s.Require == LevelCgroup {
 		missing = "the command's own attributes put it in another cgroup (UseCgroupFD)"
