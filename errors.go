@@ -76,7 +76,10 @@ func (e *IncompleteError) Error() string {
 		}
 		fmt.Fprintf(&b, "process %d %s", s.PID, s.Why)
 	}
-	b.WriteString("; its record is kept, stop it again to go on")
+	b.WriteString("; its record is kept")
+	if e.Result.Outcome == "incomplete" {
+		b.WriteString(", stop it again to go on")
+	}
 	return b.String()
 }
 

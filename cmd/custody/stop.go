@@ -75,8 +75,11 @@ func reportStop(res custody.StopResult, err error, interrupted bool) error {
 		if interrupted {
 			what = "interrupted, " + count(len(res.Survivors), "process lives", "processes live")
 		}
-		return &exitError{exitIncomplete, fmt.Errorf("stop %s: %s; its record is kept, stop it again to go on",
-			res.ID.Short(), what)}
+		later := ""
+		if res.Outcome == "incomplete" {
+			later = ", stop it again to go on"
+		}
+		return &exitError{exitIncomplete, fmt.Errorf("stop %s: %s; its record is kept%s", res.ID.Short(), what, later)}
 	}
 	return err
 }

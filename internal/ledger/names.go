@@ -29,7 +29,7 @@ func (e *NameHeldError) Error() string {
 	if e.Reason != "" {
 		return fmt.Sprintf("name %q of scope %q: its claim can't be read (%s); remove the file by hand once you know nothing runs under the name", e.Name, e.Scope, e.Reason)
 	}
-	return fmt.Sprintf("name %q of scope %q is held by launch %s, which is not proven gone; stop it with 'custody stop %s', or run 'custody sweep' if its owner died; 'custody forget %s' frees the name if it was recorded on another machine or in a container that is gone", e.Name, e.Scope, e.Holder.Launch, e.Holder.Launch, e.Holder.Launch)
+	return fmt.Sprintf("name %q of scope %q is held by launch %[3]s, which is not proven gone; stop it with 'custody stop %[3]s', start in its place with --replace, or take it over with 'custody adopt %[3]s' if it outlived its owner; 'custody forget %[3]s' frees the name if it was recorded on another machine or in a container that is gone", e.Name, e.Scope, e.Holder.Launch.Short())
 }
 
 // ReleaseName takes a launch's claim away after its record has ended. What is

@@ -54,7 +54,7 @@ func checkOwn(fi os.FileInfo, what string, want os.FileMode) error {
 		return fmt.Errorf("%s of uid %d, and we are uid %d", what, st.Uid, os.Geteuid())
 	}
 	if fi.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s open to others (mode %04o); make it private with chmod %04o", what, fi.Mode().Perm(), want)
+		return fmt.Errorf("%s open to others (mode %04o); if it is custody's alone, make it private with chmod %04o", what, fi.Mode().Perm(), want)
 	}
 	if st.Nlink == 0 {
 		return fmt.Errorf("%s was removed or replaced after it was opened: %w", what, fs.ErrNotExist)
