@@ -108,8 +108,8 @@ var jsonNotes = map[string]string{
 	"explain": ", one object for a pid, an array of them for a launch; `launch` is null where no launch has to do with the process; `role` is `leader`, `member`, `owner`, `keeper`, `watchdog` or left out; `holds` is `true`, `false`, or `null` where it could not be told",
 	"status":  "; `start` and `adopt` print the same. `state` is `running`, `exited`, `gone`, `foreign` or `unsure`; `exit` is left out while it is not known, its `signal` where none ended the leader; `exit_lost` says that it will never be",
 	"wait":    "; `code` is -1 where a signal ended it, whose name is `signal` then",
-	"stop":    "; `outcome` is `gone`, `incomplete` or `foreign`",
-	"sweep":   "; `outcome` is `gone`, `incomplete`, `foreign`, `survives` or `released`, in a dry run also `would-stop` or `would-free`",
+	"stop":    "; `outcome` is `gone`, `incomplete`, `foreign` or `released`",
+	"sweep":   "; `outcome` is `gone`, `incomplete`, `foreign`, `survives`, `released` or `ended` (gone before, its exit status is kept), in a dry run also `would-stop` or `would-free`",
 	"doctor":  "; `answer` and `available` are `true`, `false`, or `null` where it could not be told",
 }
 
@@ -130,9 +130,6 @@ func flagTable(b *strings.Builder, fs *pflag.FlagSet) {
 		}
 		if value != "" {
 			name += " " + value
-		}
-		if f.Value.Type() == "stringArray" {
-			usage += "; can be repeated"
 		}
 		fmt.Fprintf(b, "| %s` | %s |\n", name, strings.ReplaceAll(usage, "|", "\\|"))
 	})

@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/custody-project/custody"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // common holds the flags that every command takes.
@@ -49,13 +51,23 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 	f.StringVar(&global.color, "color", "auto", "colour the output: `WHEN` is auto, always or never")
 	f.BoolVar(&global.net, "allow-network-fs", false, "accept a state directory on a network file system")
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w; '%s --help' shows the flags", err, c.CommandPath())
+		what := err.Error()
+		var num *strconv.NumError
+		if errors.As(err, &num) {
+			what = strings.Replace(what, num.Error(), num.Err.Error(), 1)
+		}
+		return fmt.Errorf("%s; '%s --help' shows the flags", what, c.CommandPath())
 	})
 	cobra.EnableCommandSorting = false // in the order of use
 	add := func(title string, cmds ...*cobra.Command) {
 		c.AddGroup(&cobra.Group{ID: title, Title: title})
 		for _, cmd := range cmds {
 			cmd.GroupID = title
+			cmd.Flags().VisitAll(func(f *pflag.Flag) {
+				if _, many := f.Value.(pflag.SliceValue); many {
+					f.Usage += "; can be repeated"
+				}
+			})
 			c.AddCommand(cmd)
 		}
 	}

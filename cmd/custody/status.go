@@ -60,6 +60,9 @@ func (s *screen) status(st custody.Status) {
 		}
 		line += s.faint(" " + pid + count(len(st.PIDs), "member", "members") + ", level " + string(st.Level))
 	}
+	if st.State == custody.StateRunning {
+		line += s.faint(", owner "+number(st.Owner.PID)+" ") + s.word(life(st.Owner))
+	}
 	s.printf("%s\n", line)
 	if h := st.StopHook; h != nil {
 		s.printf("  stop hook %s: %s\n", shownText(shownCommand(h.Command)), shownText(h.String()))
