@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -164,10 +165,23 @@ func stateDir(t *testing.T) string {
 	return dir
 }
 
-// adopt makes this process the one to which orphans of its tests come.
+var adopters struct {
+	sync.Mutex
+	n int
+}
+
+// adopt makes this process the one to which orphans come, as long as the test
+// runs: those of other tests are too many to lie here uncollected.
 func adopt(t *testing.T) {
 	t.Helper()
-	must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+	set := func(by int) {
+		adopters.Lock()
+		defer adopters.Unlock()
+		adopters.n += by
+		must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, uintptr(min(adopters.n, 1)), 0, 0, 0))
+	}
+	set(1)
+	t.Cleanup(func() { set(-1) })
 }
 
 // kids lists our children by pid: their command line, "" for a dead one.

@@ -119,7 +119,7 @@ func TestPlanWithoutKill(t *testing.T) {
 // It notes that it lives.
 const hopper = `
 import os, sys, time
-end = time.time() + 20
+end = time.time() + 10
 if os.fork() == 0:
     while time.time() < end:
         os.setsid() if os.getpid() != os.getsid(0) else None

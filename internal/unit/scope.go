@@ -36,7 +36,7 @@ type auxiliary struct {
 // job is done, and their own cgroups say so. Root asks the system's
 // manager, anybody else the user's.
 //
-// Errors: one that matches errors.ErrUnsupported where no manager answers;
+// Errors: one that matches errors.ErrUnsupported where there is no manager;
 // else what it answered, or what became of the job. Then the processes may still
 // come into a scope of that name while they live.
 func (s Surroundings) StartScope(ctx context.Context, sc Scope) error {
@@ -113,8 +113,11 @@ func (s Surroundings) manager(ctx context.Context) (c *dbus.Conn, whose string, 
 			c.Close()
 		}
 	}
+	if err != nil && ctx.Err() != nil {
+		return nil, whose, told(ctx, err) // a busy one is no missing one
+	}
 	if err != nil {
-		return nil, whose, fmt.Errorf("no %s service manager can be asked for one: %w (%w)", whose, told(ctx, err), errors.ErrUnsupported)
+		return nil, whose, fmt.Errorf("no %s service manager can be asked for one: %w (%w)", whose, err, errors.ErrUnsupported)
 	}
 	return c, whose, nil
 }
