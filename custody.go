@@ -28,7 +28,7 @@
 //
 // # Systems
 //
-// Linux 6.9 or later is fully served; from 5.3 on with weaker identity (see
+// Linux 6.14 or later is fully served; from 5.3 on with weaker identity (see
 // Doctor). On other systems every call returns an error that matches
 // errors.ErrUnsupported for now.
 //
