@@ -33,6 +33,8 @@ func (a Attr) OnTerminal() Attr { return a }
 // CleanMask calls f.
 func CleanMask(f func()) { f() }
 
+func mirrors(*os.ProcessState, uint32) bool { return true }
+
 // Raise does nothing on this system.
 func Raise(syscall.Signal) {}
 

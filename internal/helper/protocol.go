@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/custody-project/custody/internal/contain"
 	"github.com/custody-project/custody/internal/ledger"
@@ -181,8 +182,27 @@ func (b Binary) Probe(cgroup string) error {
 }
 
 // Mirror starts a process that ends with the given wait status and returns
-// after it ended: its ProcessState and error are the standard library's own.
+// after it ended: its ProcessState is the standard library's own. One that
+// ends otherwise is tried again for about a second: where no thread can be had
+// the Go runtime exits with 2, and whoever kills for lack of memory may kill
+// it, and neither is how the leader ended.
 func (b Binary) Mirror(status uint32) (*os.ProcessState, error) {
+	for pause := 10 * time.Millisecond; ; pause *= 2 {
+		state, err := b.mirrorOnce(status)
+		if err == nil && !mirrors(state, status) {
+			err = fmt.Errorf("mirror exit status: the process that was to end so ended by itself: %v", state)
+		}
+		if err == nil {
+			return state, nil
+		}
+		if pause > 640*time.Millisecond {
+			return nil, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (b Binary) mirrorOnce(status uint32) (*os.ProcessState, error) {
 	c, err := b.command("mirror", status)
 	if err != nil {
 		return nil, err

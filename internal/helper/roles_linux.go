@@ -44,6 +44,19 @@ func mirror(args []byte) int {
 	return 128 + int(ws.Signal())
 }
 
+// mirrors says if a process ended as a wait status says. It leaves no core dump.
+func mirrors(state *os.ProcessState, status uint32) bool {
+	got, ok := state.Sys().(syscall.WaitStatus)
+	want := syscall.WaitStatus(status)
+	switch {
+	case !ok:
+		return false
+	case want.Signaled():
+		return got.Signaled() && got.Signal() == want.Signal() || got.ExitStatus() == 128+int(want.Signal())
+	}
+	return got.Exited() && got.ExitStatus() == want.ExitStatus()
+}
+
 // Raise ends this process by a signal to itself, without a core dump. It
 // returns if the signal doesn't end us (PID 1, or an ignored one).
 func Raise(sig syscall.Signal) {
