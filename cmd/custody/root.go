@@ -77,6 +77,15 @@ New here? 'custody demo' shows it on a real tree in a few seconds.`,
 	add("Learn:", demoCommand(), versionCommand(), manCommand())
 	c.SetHelpCommandGroupID("Learn:")
 	c.SetCompletionCommandGroupID("Learn:")
+	c.InitDefaultHelpCmd()
+	if help, _, err := c.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if cmd, rest, err := c.Find(args); err != nil || cmd == c {
+				return knownCommand(c, rest)
+			}
+			return nil
+		}
+	}
 	completeFlags(c)
 	return c
 }
