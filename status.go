@@ -48,6 +48,8 @@ type Status struct {
 
 	Container *ContainerInfo `json:"container,omitempty"` // of a launch that is one
 
+	Ports []int `json:"ports"` // reserved
+
 	Log *LogInfo `json:"log,omitempty"`
 
 	StopHook *StopHook `json:"stop_hook"` // null: none, so what other services do for it is not ended with it
@@ -119,7 +121,7 @@ func (v visited) keeperLives() proof.Answer {
 
 func (v visited) status(s *contain.Sighting) Status {
 	r := v.rec
-	st := Status{ID: r.ID, Scope: r.Scope, Name: r.Name, Exit: exitOf(r.Exit), Level: Level(r.Level), PIDs: []int{},
+	st := Status{ID: r.ID, Scope: r.Scope, Name: r.Name, Exit: exitOf(r.Exit), Level: Level(r.Level), PIDs: []int{}, Ports: append([]int{}, r.Ports...),
 		Owner: v.ownerInfo(), Released: r.State == ledger.Released, Log: v.logInfo(), StopHook: stopHook(r.StopHook)}
 	if r.Leader != nil {
 		st.PID, st.LeaderGone = r.Leader.PID, true

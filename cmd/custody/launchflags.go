@@ -28,10 +28,13 @@ type launchFlags struct {
 	hook     string
 	hookTime time.Duration
 	verbose  bool
+
+	named func() bool // --name was given
 }
 
 func (f *launchFlags) add(c *cobra.Command) {
 	fl := c.Flags()
+	f.named = func() bool { return fl.Changed("name") }
 	fl.StringVar(&f.name, "name", "", "hold this `NAME` exclusively in the scope until the tree is gone")
 	fl.StringArrayVar(&f.phases, "phase", nil, "stop phase `SIGNAL:DURATION`, in order (default TERM:10s KILL:5s)")
 	fl.StringVar(&f.require, "require", "", "refuse to run below this `LEVEL`: group, lineage, cgroup, pidns")
@@ -51,6 +54,9 @@ func (f *launchFlags) add(c *cobra.Command) {
 func (f *launchFlags) spec() (custody.Spec, error) {
 	spec := custody.Spec{Name: f.name, Kept: true, Require: custody.Level(f.require), TempDirs: f.tempDirs, OwnDirs: f.ownDirs,
 		Ports: f.ports, Replace: f.replace}
+	if f.name == "" && f.named() {
+		return spec, errors.New("name: it is empty; a launch without a name needs no --name")
+	}
 	var err error
 	if spec.Phases, err = parsePhases(f.phases); err != nil {
 		return spec, err

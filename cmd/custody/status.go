@@ -64,6 +64,9 @@ func (s *screen) status(st custody.Status) {
 		line += s.faint(", owner "+number(st.Owner.PID)+" ") + s.word(life(st.Owner))
 	}
 	s.printf("%s\n", line)
+	for _, p := range st.Ports {
+		s.printf("  port %d\n", p)
+	}
 	if h := st.StopHook; h != nil {
 		s.printf("  stop hook %s: %s\n", shownText(shownCommand(h.Command)), shownText(h.String()))
 	} else if st.State == custody.StateRunning && st.Container == nil {
