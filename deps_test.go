@@ -62,7 +62,7 @@ var others = map[string]string{
 
 	"internal/unit/unittest": "github.com/godbus/dbus",
 	"container":              "github.com/moby/moby github.com/containerd/errdefs", // nobody else: who does not import it does not pay
-	"cmd/custody":            "github.com/spf13/cobra github.com/jedib0t/go-pretty golang.org/x/term",
+	"cmd/custody":            "github.com/spf13/cobra github.com/spf13/pflag github.com/jedib0t/go-pretty golang.org/x/term",
 }
 
 // sources calls f for every file of the module that is no test's.

@@ -75,7 +75,7 @@ func TestCommand(t *testing.T) {
 				t.Errorf("%v: %s", show, out)
 			}
 		}
-		if out, errs, code := s.command(t, dir, append(start, "--", "wait")...); code != 125 || !strings.Contains(errs, st.ID.String()) {
+		if out, errs, code := s.command(t, dir, append(start, "--", "wait")...); code != 125 || !strings.Contains(errs, st.ID.Short()) {
 			t.Errorf("a second one under the name: %d: %s%s", code, out, errs)
 		}
 		var next custody.Status
