@@ -117,7 +117,7 @@ func TestForget(t *testing.T) {
 		t.Errorf("sweep: %+v", rep)
 	}
 	here := r.owner()
-	if a := here.ask(request{Do: "start", Spec: spec{Args: []string{"sleep", "60"}, Name: "web"}}); !slices.Contains(a.Is, "name") || !strings.Contains(a.Err, "custody forget "+l.id) {
+	if a := here.ask(request{Do: "start", Spec: spec{Args: []string{"sleep", "60"}, Name: "web"}}); !slices.Contains(a.Is, "name") || !strings.Contains(a.Err, "custody forget "+l.id[:8]) {
 		t.Errorf("start under a held name: %+v", a)
 	}
 	if _, code := r.custody("forget", l.id); code != 0 {
