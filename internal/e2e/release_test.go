@@ -113,7 +113,11 @@ func TestForget(t *testing.T) {
 	l := c.start(spec{Args: []string{"sleep", "60"}, Name: "web"})
 	c.cmd.Process.Kill() // the namespace ends, and everything in it
 	c.cmd.Wait()
-	if rep := r.sweep(); len(rep.Launches) != 1 || rep.Launches[0].Verdict != custody.Foreign {
+	rep := r.sweep()
+	for end := time.Now().Add(20 * time.Second); rep.LiveOwners > 0 && time.Now().Before(end); rep = r.sweep() {
+		time.Sleep(20 * time.Millisecond) // its owner holds its lock until it has died
+	}
+	if len(rep.Launches) != 1 || rep.Launches[0].Verdict != custody.Foreign {
 		t.Errorf("sweep: %+v", rep)
 	}
 	here := r.owner()
