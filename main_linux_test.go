@@ -160,8 +160,19 @@ func until(t *testing.T, what string, ok func() bool) {
 
 func stateDir(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o700))
+	dir, err := os.MkdirTemp("", "custody-test-state-")
+	must(t, err)
+	// A helper on its way out may still tidy up in there.
+	t.Cleanup(func() {
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if err := os.RemoveAll(dir); err == nil {
+				return
+			} else if time.Now().After(end) {
+				t.Error(err)
+				return
+			}
+		}
+	})
 	return dir
 }
 
