@@ -31,7 +31,7 @@ var arrows = map[string]string{
 	"internal/stop":    "proof internal/crash internal/host internal/ledger internal/engine internal/contain",
 	"internal/port":    "proof internal/host",
 	"internal/asset":   "proof internal/crash internal/host internal/ledger",
-	"internal/sweep":   "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset",
+	"internal/sweep":   "proof internal/crash internal/host internal/ledger internal/logfile internal/contain internal/stop internal/asset",
 	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/logfile internal/contain internal/stop internal/sweep",
 	".": "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset " +
 		"internal/sweep internal/helper internal/port internal/logfile internal/unit internal/engine",

@@ -2,9 +2,7 @@ package custody
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -88,7 +86,7 @@ func StatusOf(ctx context.Context, launch string, opt ListOptions) (Status, erro
 		}
 		// Asked before the record is read again: what the keeper wrote last is
 		// seen, and while it lives it may be about to write.
-		v.kept = v.keeperLives()
+		v.kept = lives(v.rec, v.rec.Keeper, v.here)
 		if r, err := d.Read(v.rec.ID); err == nil {
 			v.rec = r
 		}
@@ -101,22 +99,6 @@ func StatusOf(ctx context.Context, launch string, opt ListOptions) (Status, erro
 	}
 	defer s.Close()
 	return v.status(s), nil
-}
-
-func (v visited) keeperLives() proof.Answer {
-	p, err := recognise(v.rec, v.rec.Keeper, v.here)
-	if errors.Is(err, os.ErrProcessDone) {
-		return proof.No
-	}
-	if err != nil {
-		return proof.Unknown
-	}
-	defer p.Close()
-	exited, err := p.Exited()
-	if err != nil {
-		return proof.Unknown
-	}
-	return proof.Of(!exited)
 }
 
 func (v visited) status(s *contain.Sighting) Status {

@@ -106,6 +106,14 @@ func recognise(rec *ledger.Record, id *proof.Identity, here host.Place) (*host.P
 	return host.Recognise(*id)
 }
 
+// lives tells whether a process lives that a record names, as recognise does.
+func lives(rec *ledger.Record, id *proof.Identity, here host.Place) proof.Answer {
+	if id == nil || !sweep.Local(rec, here) {
+		return proof.No
+	}
+	return host.Lives(*id)
+}
+
 // open opens leader and keeper, once a leader is recorded.
 func (w *watch) open(ctx context.Context) error {
 	for pause := 10 * time.Millisecond; w.rec.Leader == nil; pause = min(2*pause, 200*time.Millisecond) {
@@ -175,13 +183,7 @@ func (w *watch) ownerLives() bool {
 // keeperBegins reports whether a keeper lives that may be about to write down
 // what it started: it does so without its owner.
 func (w *watch) keeperBegins() bool {
-	p, err := recognise(w.rec, w.rec.Keeper, w.here)
-	if err != nil {
-		return !errors.Is(err, os.ErrProcessDone)
-	}
-	defer p.Close()
-	gone, err := p.Exited()
-	return err != nil || !gone
+	return lives(w.rec, w.rec.Keeper, w.here) != proof.No
 }
 
 // keeperLives reports whether the keeper may still write something down.
@@ -236,15 +238,28 @@ func (w *watch) unwatched(ctx context.Context) (*ledger.Exit, error) {
 		}
 		return nil, ErrStatusUnknown
 	}
+	x := kernelExit(ctx, w.leader)
+	if x == nil {
+		return nil, ErrStatusUnknown
+	}
+	noteExit(w.dir, w.rec, x)
+	return x, nil
+}
+
+// statusPatience is how long we wait for a stranger to reap the leader of a
+// keeper that died: only then does the kernel tell its status.
+const statusPatience = 2 * time.Second
+
+// kernelExit is what the kernel tells of a process that has ended; nil if that
+// is nothing: it was reaped without a word, or nobody reaps it.
+func kernelExit(ctx context.Context, p *host.Process) *ledger.Exit {
 	for end := time.Now().Add(statusPatience); ; time.Sleep(10 * time.Millisecond) {
-		reaped := w.leader.Numbered() != nil
-		if st, err := w.leader.ExitStatus(); err == nil {
-			x := sweep.ExitOf(st)
-			noteExit(w.dir, w.rec, x)
-			return x, nil
+		reaped := p.Numbered() != nil
+		if st, err := p.ExitStatus(); err == nil {
+			return sweep.ExitOf(st)
 		}
 		if reaped || time.Now().After(end) || ctx.Err() != nil {
-			return nil, ErrStatusUnknown
+			return nil
 		}
 	}
 }

@@ -163,17 +163,5 @@ func (l *Launch) lastWords() *ledger.Exit {
 	if l.proc.WaitExit(l.ctx) != nil && !l.isGone() {
 		return nil
 	}
-	for end := time.Now().Add(statusPatience); ; time.Sleep(10 * time.Millisecond) {
-		reaped := l.proc.Numbered() != nil
-		if st, err := l.proc.ExitStatus(); err == nil {
-			return sweep.ExitOf(st)
-		}
-		if reaped || time.Now().After(end) {
-			return nil // reaped without a word, or nobody reaps it
-		}
-	}
+	return kernelExit(context.Background(), l.proc)
 }
-
-// statusPatience is how long we wait for a stranger to reap the leader of a
-// keeper that died: only then does the kernel tell its status.
-const statusPatience = 2 * time.Second

@@ -87,30 +87,6 @@ func (s *Store) tidyLogs(scope string) error {
 	return nil
 }
 
-// RemoveLog removes what a launch wrote.
-func (o *Owner) RemoveLog(id proof.ID) error {
-	root, err := os.OpenRoot(filepath.Dir(o.LogPath(id)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	d, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	files, err := d.Readdirnames(-1)
-	for _, n := range files {
-		if base, _, _ := strings.Cut(n, "."); base == id.String() {
-			err = errors.Join(err, root.Remove(n))
-		}
-	}
-	return err
-}
-
 // tidyClaims removes the claims of a scope's launches whose record has ended:
 // they hold nothing. What can't be read stays.
 func (s *Store) tidyClaims(dir, scope string) error {

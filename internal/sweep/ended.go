@@ -1,10 +1,12 @@
 package sweep
 
 import (
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/logfile"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -45,7 +47,7 @@ func surplus(all []remains) []remains {
 // keepLast forgets what one owner has more of a name than is kept: it may live
 // for months, and no sweep looks at what it has.
 func keepLast(d *ledger.Owner, name string) {
-	if name == "" || len(d.Untouched(0)) <= KeptOfName {
+	if name == "" {
 		return
 	}
 	recs, _, err := d.Records()
@@ -58,16 +60,10 @@ func keepLast(d *ledger.Owner, name string) {
 			all = append(all, remains{name: name, launch: r.ID, at: r.EndedAt})
 		}
 	}
-	forgot := false
 	for _, r := range surplus(all) {
-		forgot = d.Remove(r.launch) == nil || forgot
-	}
-	if !forgot {
-		return
-	}
-	if store, err := ledger.OpenStoreOf(d); err == nil {
-		defer store.Close()
-		store.Tidy(d.Scope) // their logs
+		if d.Remove(r.launch) == nil {
+			logfile.Remove(filepath.Dir(d.Path()), r.launch) // or the next sweep
+		}
 	}
 }
 

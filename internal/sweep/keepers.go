@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"errors"
 	"os"
 	"time"
 
@@ -32,7 +31,7 @@ func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 	for ; len(left) > 0; pause = min(2*pause, 50*time.Millisecond) {
 		var live []*ledger.Record
 		for _, r := range left {
-			if keeperLives(r) {
+			if host.Lives(*r.Keeper) == proof.Yes {
 				live = append(live, r)
 			}
 		}
@@ -53,27 +52,6 @@ func endKeepers(recs []*ledger.Record, results []Result, here host.Place) {
 	for _, r := range left {
 		stop.KillKeeper(contain.Of(r, here, nil)) // what it refuses stays, harmless
 	}
-}
-
-func keeperLives(r *ledger.Record) bool {
-	p, err := host.Recognise(*r.Keeper)
-	if err != nil {
-		return false
-	}
-	defer p.Close()
-	exited, err := p.Exited()
-	return err == nil && !exited
-}
-
-// keeperDead reports whether a launch's keeper is known to have ended.
-func keeperDead(r *ledger.Record) bool {
-	p, err := host.Recognise(*r.Keeper)
-	if err != nil {
-		return errors.Is(err, os.ErrProcessDone)
-	}
-	defer p.Close()
-	exited, err := p.Exited()
-	return err == nil && exited
 }
 
 // Local reports whether a record was made in this boot and PID namespace. The

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/custody-project/custody/internal/asset"
 	"github.com/custody-project/custody/internal/contain"
 	"github.com/custody-project/custody/internal/host"
 	"github.com/custody-project/custody/internal/ledger"
+	"github.com/custody-project/custody/internal/logfile"
 	"github.com/custody-project/custody/proof"
 )
 
@@ -124,7 +126,7 @@ func Forget(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) 
 	if rec.Name != "" {
 		err = d.ReleaseName(rec.Name, id)
 	}
-	err = errors.Join(err, d.ReleasePorts(rec.Ports, id), d.RemoveLog(id))
+	err = errors.Join(err, d.ReleasePorts(rec.Ports, id), logfile.Remove(filepath.Dir(d.Path()), id))
 	release()
 	if dead, _ := d.TryLock(); dead {
 		DropOwner(d)

@@ -145,7 +145,7 @@ func halfStarted(d *ledger.Owner, r *ledger.Record) bool {
 	if r.Leader != nil || r.Container != nil {
 		return false
 	}
-	if now, err := d.Read(r.ID); err != nil || now.Leader != nil || now.Keeper == nil || !keeperDead(now) {
+	if now, err := d.Read(r.ID); err != nil || now.Leader != nil || now.Keeper == nil || host.Lives(*now.Keeper) != proof.No {
 		return false
 	}
 	// Dead by now: it writes no more.
