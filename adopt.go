@@ -40,9 +40,8 @@ func (o *Owner) Adopt(ctx context.Context, launch string) (*Launch, error) {
 		return fail(err)
 	}
 	defer o.starting.Done()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := o.whileOpen(ctx)
 	defer cancel()
-	defer context.AfterFunc(o.closing, cancel)()
 	opt := ListOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS}
 	id, err := takeOver(ctx, launch, opt, func() (*ledger.Owner, error) { return o.dir, nil }, o.rec)
 	if err != nil && o.closing.Err() != nil {

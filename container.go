@@ -38,14 +38,7 @@ func (o *Owner) StartContainer(ctx context.Context, p engine.Plan) (*Launch, err
 			return nil, err
 		}
 	}
-	o.mu.Lock()
-	o.begun[rec.ID] = true // nobody is to take it for one that was adopted
-	o.mu.Unlock()
-	begun := sync.OnceFunc(func() {
-		o.mu.Lock()
-		delete(o.begun, rec.ID)
-		o.mu.Unlock()
-	})
+	begun := o.launching(rec.ID)
 	defer begun()
 	crash.Here("container-before-intent")
 	if err := o.dir.Write(rec); err != nil {
@@ -106,7 +99,7 @@ func (o *Owner) planContainer(p engine.Plan) (*ledger.Record, error) {
 
 func (o *Owner) makeContainer(ctx context.Context, p engine.Plan, rec *ledger.Record) error {
 	if rec.Name != "" {
-		if err := o.claim(startArgs{ctx: ctx, spec: &Spec{WaitName: p.WaitName, Replace: p.Replace}}, rec); err != nil {
+		if err := o.claim(ctx, rec, p.WaitName, p.Replace); err != nil {
 			return engine.Refused(err)
 		}
 		crash.Here("container-after-name")

@@ -312,6 +312,26 @@ func (o *Owner) endRecorded(note func(error)) {
 	wg.Wait()
 }
 
+// whileOpen is a context that ends with ctx, and when Close begins.
+func (o *Owner) whileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	deaf := context.AfterFunc(o.closing, cancel)
+	return ctx, func() { deaf(); cancel() }
+}
+
+// launching notes a launch that is being started, until done is called: nobody
+// is to take it for one that was adopted.
+func (o *Owner) launching(id proof.ID) (done func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.begun[id] = true
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.begun, id)
+	}
+}
+
 // begin counts a start in flight, for which Close waits. The caller calls
 // o.starting.Done, unless the owner is closed.
 func (o *Owner) begin() error {

@@ -94,9 +94,8 @@ func (o *Owner) takePort(ctx context.Context, n int, rec *ledger.Record) error {
 }
 
 func (o *Owner) sweepOwner(ctx context.Context, rec *ledger.Record) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := o.whileOpen(ctx)
 	defer cancel()
-	defer context.AfterFunc(o.closing, cancel)()
 	// Its report tells nothing that the next look would not.
 	sweep.Sweep(ctx, o.store, o.here, sweep.Request{Scope: rec.Scope, Owner: rec.Owner, Event: o.sweepEvent})
 }

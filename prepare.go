@@ -19,7 +19,7 @@ import (
 // prepare takes name and ports, and makes directories and cgroup.
 func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 	if rec.Name != "" {
-		if err := o.claim(a, rec); err != nil {
+		if err := o.claim(a.ctx, rec, a.spec.WaitName, a.spec.Replace); err != nil {
 			return err
 		}
 		crash.Here("after-name")
@@ -67,9 +67,10 @@ func (o *Owner) prepare(a startArgs, rec *ledger.Record) error {
 	return nil
 }
 
-// claim takes the launch's name, waiting for it if asked to. It replaces at
-// most one launch: of several that replace the same one, one gets the name.
-func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
+// claim takes the launch's name, with wait when it is free. With replace it
+// stops at most one launch: of several that replace the same one, one gets the
+// name.
+func (o *Owner) claim(ctx context.Context, rec *ledger.Record, wait, replace bool) error {
 	pause, replaced := 10*time.Millisecond, false
 	for {
 		err := o.store.ClaimName(o.scope, rec.Name, ledger.Claim{Owner: o.id, Launch: rec.ID})
@@ -77,30 +78,29 @@ func (o *Owner) claim(a startArgs, rec *ledger.Record) error {
 		if !errors.As(err, &held) {
 			return err
 		}
-		if a.spec.Replace && held.Reason == "" && !replaced {
+		if replace && held.Reason == "" && !replaced {
 			replaced = true
-			if err := o.replace(a.ctx, held.Holder, rec); err != nil {
+			if err := o.replace(ctx, held.Holder, rec); err != nil {
 				return err
 			}
 			continue
 		}
-		if !a.spec.WaitName || held.Reason != "" {
-			return &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}
+		refused := &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}
+		if !wait || held.Reason != "" {
+			return refused
 		}
 		select {
 		case <-o.closing.Done():
 			return ErrClosed
-		case <-a.ctx.Done():
-			return fmt.Errorf("%w: %w", &NameHeldError{Scope: o.scope, Name: rec.Name, Holder: held.Holder.Launch, text: held.Error()}, a.ctx.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", refused, ctx.Err())
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, time.Second)
 		// The holder's owner may have died meanwhile.
 		if held.Holder.Owner != o.id {
-			ctx, cancel := context.WithCancel(a.ctx)
-			listened := context.AfterFunc(o.closing, cancel)
-			Sweep(ctx, SweepOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS})
-			listened()
+			open, cancel := o.whileOpen(ctx)
+			Sweep(open, SweepOptions{Dir: o.store.Path(), Scope: o.scope, AllowNetworkFS: o.opt.AllowNetworkFS})
 			cancel()
 		}
 	}

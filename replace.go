@@ -22,9 +22,8 @@ const lingering = 75 * time.Second
 // replace stops the launch that holds the name of rec. A stranger on a port
 // that rec needs is found before, and then nothing is stopped.
 func (o *Owner) replace(ctx context.Context, holder ledger.Claim, rec *ledger.Record) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := o.whileOpen(ctx)
 	defer cancel()
-	defer context.AfterFunc(o.closing, cancel)()
 	fail := func(err error) error {
 		if o.closing.Err() != nil {
 			err = ErrClosed

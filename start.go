@@ -76,14 +76,7 @@ func (o *Owner) start(a startArgs) (*Launch, error) {
 	l := &Launch{o: o, rec: rec, spec: *a.spec, exited: make(chan struct{}), gone: make(chan struct{})}
 	l.ctx, l.cancelTasks = context.WithCancel(context.Background())
 
-	o.mu.Lock()
-	o.begun[rec.ID] = true // nobody is to take it for one that was adopted
-	o.mu.Unlock()
-	defer func() {
-		o.mu.Lock()
-		delete(o.begun, rec.ID)
-		o.mu.Unlock()
-	}()
+	defer o.launching(rec.ID)()
 	crash.Here("before-intent")
 	if err := o.dir.Write(rec); err != nil {
 		return fail(err)

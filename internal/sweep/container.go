@@ -28,11 +28,7 @@ func triageContainer(r *ledger.Record, tree *contain.Tree, released bool, req Re
 	}
 	res.Verdict, res.Reason = s.Verdict, s.Reason
 	switch {
-	case released && s.Verdict != proof.Gone:
-		res.Verdict, res.Outcome, res.Reason = proof.Foreign, Released, "released from custody"
-		return res, true
-	case s.Verdict == proof.Foreign:
-		res.Outcome = string(stop.Foreign)
+	case res.notOurs(released):
 		return res, true
 	case s.Verdict == proof.Unsure && !s.UnderWay:
 		res.Outcome = string(stop.Incomplete)
@@ -41,10 +37,7 @@ func triageContainer(r *ledger.Record, tree *contain.Tree, released bool, req Re
 		res.Outcome = Survives
 		return res, true
 	case req.DryRun:
-		res.Outcome = map[proof.Verdict]string{proof.Owned: WouldStop, proof.Gone: WouldFree}[s.Verdict]
-		if res.Outcome == "" {
-			res.Outcome = string(stop.Incomplete)
-		}
+		res.Outcome = wouldBe(s.Verdict)
 		return res, true
 	}
 	return res, false

@@ -54,18 +54,25 @@ func Release(ctx context.Context, d *ledger.Owner, id proof.ID) error {
 	return errors.Join(errs...)
 }
 
+// held is a record that nobody else ends or hands out until release is called.
+func held(ctx context.Context, d *ledger.Owner, id proof.ID) (rec *ledger.Record, release func(), err error) {
+	if release, err = d.HoldStop(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	if rec, err = d.Read(id); err != nil {
+		release()
+	}
+	return rec, release, err
+}
+
 // Reclaim takes a released launch back into custody, if a live process is
 // proven to be of it.
 func Reclaim(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) error {
-	release, err := d.HoldStop(ctx, id)
+	rec, release, err := held(ctx, d, id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	rec, err := d.Read(id)
-	if err != nil {
-		return err
-	}
 	if rec.State != ledger.Released {
 		return fmt.Errorf("it is in custody already (state %s)", rec.State)
 	}
@@ -103,15 +110,11 @@ func DropOwner(d *ledger.Owner) {
 // ended, or one whose last suspect is known to be no member. What the launch
 // owned is left as it is. It is refused while a proven member lives.
 func Forget(ctx context.Context, d *ledger.Owner, id proof.ID, here host.Place) error {
-	release, err := d.HoldStop(ctx, id)
+	rec, release, err := held(ctx, d, id)
 	if err != nil {
 		return err
 	}
 	defer release()
-	rec, err := d.Read(id)
-	if err != nil {
-		return err
-	}
 	s, err := contain.Of(rec, here, nil).Look(true)
 	if err != nil {
 		return err

@@ -64,20 +64,13 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 	defer s.Close()
 	res.Verdict, res.Reason = s.Verdict, s.Reason
 	switch {
-	case released && s.Verdict != proof.Gone:
-		res.Verdict, res.Outcome, res.Reason = proof.Foreign, Released, "released from custody"
-		return res, true
-	case s.Verdict == proof.Foreign:
-		res.Outcome = string(stop.Foreign)
+	case res.notOurs(released):
 		return res, true
 	case s.Verdict == proof.Owned && r.OnOwnerDeath == ledger.Survive && !halfStarted(d, r):
 		res.Outcome = Survives
 		return res, true
 	case req.DryRun:
-		res.Outcome = map[proof.Verdict]string{proof.Owned: WouldStop, proof.Gone: WouldFree}[s.Verdict]
-		if res.Outcome == "" {
-			res.Outcome = string(stop.Incomplete)
-		}
+		res.Outcome = wouldBe(s.Verdict)
 		res.Hook = r.StopHook
 		for _, a := range r.Assets {
 			res.Freed = append(res.Freed, asset.Inside(a))
@@ -114,6 +107,31 @@ func triage(d *ledger.Owner, r *ledger.Record, here host.Place, shared contain.T
 		return res, true
 	}
 	return res, false
+}
+
+// notOurs reports, by its verdict, whether nothing is to be done about a launch
+// because it was released or is of another place, and says so.
+func (r *Result) notOurs(released bool) bool {
+	switch {
+	case released && r.Verdict != proof.Gone:
+		r.Verdict, r.Outcome, r.Reason = proof.Foreign, Released, "released from custody"
+	case r.Verdict == proof.Foreign:
+		r.Outcome = string(stop.Foreign)
+	default:
+		return false
+	}
+	return true
+}
+
+// wouldBe is what a dry run says of a launch that a sweep would end.
+func wouldBe(v proof.Verdict) string {
+	switch v {
+	case proof.Owned:
+		return WouldStop
+	case proof.Gone:
+		return WouldFree
+	}
+	return string(stop.Incomplete)
 }
 
 // survivor looks again at a launch that is to live on: it is concluded once
