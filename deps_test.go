@@ -35,6 +35,7 @@ var arrows = map[string]string{
 	"internal/helper":  "proof internal/crash internal/host internal/ledger internal/logfile internal/contain internal/stop internal/sweep",
 	".": "proof internal/crash internal/host internal/ledger internal/contain internal/stop internal/asset " +
 		"internal/sweep internal/helper internal/port internal/logfile internal/unit internal/engine",
+	"reap":                   "internal/host",
 	"container":              ". proof internal/host internal/ledger internal/engine internal/contain internal/stop",
 	"foreground":             ". internal/host",
 	"cmd/custody":            ". foreground container",
@@ -59,6 +60,7 @@ var others = map[string]string{
 	"internal/tree":   "golang.org/x/sys",
 	"internal/unit":   "github.com/godbus/dbus",
 	"internal/bench":  "golang.org/x/sys",
+	"reap":            "golang.org/x/sys",
 
 	"internal/unit/unittest": "github.com/godbus/dbus",
 	"container":              "github.com/moby/moby github.com/containerd/errdefs", // nobody else: who does not import it does not pay
